@@ -1,0 +1,206 @@
+//! When a lease is renewed, and when it is lost.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::instant::Instant;
+use crate::validity::Ttl;
+
+/// What a holder has asked for, beside the lock itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The length of the lease, from each renewal on.
+    pub ttl: Ttl,
+    /// Whether it is renewed while it is held.
+    pub renewal: bool,
+    /// The longest time for which it may be held in all.
+    pub max_hold: Option<Duration>,
+}
+
+/// The right to a lock until a deadline, on the holder's own clock.
+///
+/// The methods that are told the time take `&mut self`: a lease that was once
+/// seen as old stays old, and a lost one stays lost, whatever the clock says later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    terms: Terms,
+    /// When the first request for this lease was sent.
+    born: Instant,
+    /// When the last request that a quorum confirmed was sent, and what it asked
+    /// for. The nodes started to count later than that, so they end later too.
+    confirmed: Instant,
+    length: Ttl,
+    /// The oldest that the lease was ever seen, since it was last confirmed and
+    /// since it was born.
+    age: Duration,
+    held: Duration,
+    /// The age at which a renewal is next worth a try.
+    renew_at: Duration,
+    loss: Option<Loss>,
+}
+
+/// Why a lease is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Loss {
+    /// Its time ran out: no quorum of nodes could be reached to renew it, or
+    /// renewal is off.
+    Expired,
+    /// A quorum of nodes no longer has it: the key expired there, was deleted,
+    /// or belongs to somebody else.
+    Taken,
+    /// It was held for the longest time that its holder had asked for.
+    MaxHold,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its lease ran out before it could be renewed",
+            Self::Taken => "most nodes no longer have it: it expired there, or was taken away",
+            Self::MaxHold => "it was held for the longest time allowed (max_hold)",
+        })
+    }
+}
+
+/// What is to be done about a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing, for this long.
+    Wait(Duration),
+    /// Send an EXTEND of this length to every node.
+    Renew(Ttl),
+    /// Tell the holder that it is lost.
+    Lost(Loss),
+}
+
+impl Lease {
+    /// A lease that a quorum has granted; `sent` is when the first request for
+    /// its token went out, and `length` what was asked for.
+    pub fn granted(terms: Terms, sent: Instant, length: Ttl) -> Self {
+        Self {
+            terms,
+            born: sent,
+            confirmed: sent,
+            length,
+            age: Duration::ZERO,
+            held: Duration::ZERO,
+            renew_at: length.duration() / 3,
+            loss: None,
+        }
+    }
+
+    /// The length to ask for first: the ttl, unless it may not be held that long.
+    pub fn first_length(terms: Terms) -> Ttl {
+        clip(terms.ttl, terms.max_hold)
+    }
+
+    /// What is left of the lease. Nothing, for ever, once it is lost.
+    pub fn remaining(&mut self, now: Instant) -> Duration {
+        self.observe(now);
+        match self.loss {
+            Some(_) => Duration::ZERO,
+            None => self.length.validity(self.age),
+        }
+    }
+
+    /// Why it is lost, if it is.
+    pub fn loss(&mut self, now: Instant) -> Option<Loss> {
+        self.observe(now);
+        self.loss
+    }
+
+    /// What is to be done now.
+    pub fn next(&mut self, now: Instant) -> Step {
+        let left = self.remaining(now);
+        if let Some(loss) = self.loss {
+            return Step::Lost(loss);
+        }
+        // The holder is told a little before the validity ends, never after.
+        let left = left.saturating_sub(self.notice());
+        if left.is_zero() {
+            let loss = self.ending();
+            self.loss = Some(loss);
+            return Step::Lost(loss);
+        }
+        if self.terms.renewal && self.age < self.renew_at {
+            return Step::Wait(left.min(self.renew_at - self.age));
+        }
+        match self.renewal() {
+            Some(length) => Step::Renew(length),
+            None => Step::Wait(left),
+        }
+    }
+
+    /// A quorum has confirmed the EXTEND that was sent at `sent`. Too late for a
+    /// lost lease: it stays lost, and this returns false.
+    pub fn extended(&mut self, sent: Instant, length: Ttl, now: Instant) -> bool {
+        if self.remaining(now).is_zero() {
+            return false;
+        }
+        // An EXTEND never shortens what the nodes already hold.
+        if length.validity(now.since(sent)) > self.length.validity(self.age) {
+            self.confirmed = sent;
+            self.length = length;
+            self.age = now.since(sent);
+        }
+        self.renew_at = self.age + length.duration() / 3;
+        true
+    }
+
+    /// An EXTEND is on its way. If no quorum confirms it, the next one is due
+    /// before long, and the lease still ends on time.
+    pub fn extending(&mut self, now: Instant) {
+        self.observe(now);
+        self.renew_at = self.age + self.length.duration() / 10;
+    }
+
+    /// So many nodes refused to extend it that somebody else may have it.
+    pub fn refused(&mut self) {
+        self.loss.get_or_insert(Loss::Taken);
+    }
+
+    /// What to ask for in the next renewal; nothing when there is to be none.
+    fn renewal(&self) -> Option<Ttl> {
+        if !self.terms.renewal {
+            return None;
+        }
+        let hold = self
+            .terms
+            .max_hold
+            .map(|most| most.saturating_sub(self.held));
+        let length = clip(self.terms.ttl, hold);
+        // Towards the end of max_hold a renewal would add next to nothing.
+        let worth = self.length.validity(self.age) + self.notice();
+        (length.validity(Duration::ZERO) > worth).then_some(length)
+    }
+
+    /// Why the lease ends when nobody takes it away.
+    fn ending(&self) -> Loss {
+        match self.terms.max_hold {
+            Some(most) if self.held + self.length.drift() + 2 * self.notice() >= most => {
+                Loss::MaxHold
+            }
+            _ => Loss::Expired,
+        }
+    }
+
+    /// How long before the end of its validity the holder is told: enough for a
+    /// timer that fires a few milliseconds late.
+    fn notice(&self) -> Duration {
+        self.length.duration() / 50 + Duration::from_millis(5)
+    }
+
+    fn observe(&mut self, now: Instant) {
+        self.age = self.age.max(now.since(self.confirmed));
+        self.held = self.held.max(now.since(self.born));
+        if self.loss.is_none() && self.length.validity(self.age).is_zero() {
+            self.loss = Some(self.ending());
+        }
+    }
+}
+
+fn clip(ttl: Ttl, most: Option<Duration>) -> Ttl {
+    let Some(most) = most else { return ttl };
+    Ttl::new(most.max(Duration::from_millis(1))).map_or(ttl, |most| ttl.min(most))
+}

@@ -1,0 +1,121 @@
+//! One attempt over all nodes: replies in, verdict out.
+
+use crate::request::Reply;
+
+/// The replies of one round of requests, counted.
+///
+/// The quorum is counted over all *configured* nodes, never over those that
+/// answered: two clients cut off from each other must not both win.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Round {
+    nodes: u32,
+    granted: u32,
+    refused: u32,
+    failed: u32,
+    /// One bit a node: a reply that comes twice must not count twice.
+    voted: u64,
+}
+
+/// What one node's reply means for the round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Vote {
+    /// The node did what it was asked to.
+    Granted,
+    /// The node said no.
+    Refused,
+    /// The node gave no usable answer: out of reach, too slow, broken.
+    Failed,
+}
+
+impl From<&Reply> for Vote {
+    fn from(reply: &Reply) -> Self {
+        match reply {
+            Reply::Granted | Reply::Extended | Reply::Released => Self::Granted,
+            Reply::Held | Reply::Missing | Reply::Foreign | Reply::Holder(_) => Self::Refused,
+        }
+    }
+}
+
+/// Where the round stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// It can still go either way.
+    Open,
+    /// A quorum has granted.
+    Won,
+    /// So many nodes refused that no quorum is possible, whatever the others say.
+    Refused,
+    /// So many nodes failed that no quorum is possible, whatever the others say.
+    Unavailable,
+    /// No quorum is possible, for refusals and failures together: somebody has
+    /// the lock on some nodes, and it can't be told what the failed ones hold.
+    Mixed,
+}
+
+impl Round {
+    /// The most nodes that a deployment can have.
+    pub const MAX_NODES: usize = 64;
+
+    /// A round over `nodes` nodes, none of which has answered.
+    ///
+    /// # Panics
+    ///
+    /// With no node at all, or with more than [`MAX_NODES`](Self::MAX_NODES).
+    pub fn new(nodes: usize) -> Self {
+        assert!((1..=Self::MAX_NODES).contains(&nodes), "1 to 64 nodes");
+        Self {
+            nodes: nodes as u32,
+            granted: 0,
+            refused: 0,
+            failed: 0,
+            voted: 0,
+        }
+    }
+
+    /// How many of `nodes` nodes make a quorum: more than half.
+    pub fn quorum(nodes: usize) -> usize {
+        nodes / 2 + 1
+    }
+
+    /// Counts the vote of the node with this number; a second vote of the same
+    /// node is ignored. Says where the round stands now.
+    pub fn vote(&mut self, node: usize, vote: Vote) -> Verdict {
+        let bit = 1 << (node as u32 % u64::BITS);
+        if node < self.nodes as usize && self.voted & bit == 0 {
+            self.voted |= bit;
+            match vote {
+                Vote::Granted => self.granted += 1,
+                Vote::Refused => self.refused += 1,
+                Vote::Failed => self.failed += 1,
+            }
+        }
+        self.verdict()
+    }
+
+    /// Where the round stands.
+    pub fn verdict(&self) -> Verdict {
+        let quorum = Self::quorum(self.nodes as usize) as u32;
+        let spare = self.nodes - quorum;
+        if self.granted >= quorum {
+            Verdict::Won
+        } else if self.refused > spare {
+            Verdict::Refused
+        } else if self.failed > spare {
+            Verdict::Unavailable
+        } else if self.refused + self.failed > spare {
+            Verdict::Mixed
+        } else {
+            Verdict::Open
+        }
+    }
+
+    /// How many nodes have granted so far.
+    pub fn granted(&self) -> usize {
+        self.granted as usize
+    }
+
+    /// Whether every node has answered or failed.
+    pub fn is_complete(&self) -> bool {
+        self.granted + self.refused + self.failed == self.nodes
+    }
+}
