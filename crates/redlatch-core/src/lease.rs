@@ -51,6 +51,8 @@ pub enum Loss {
     Taken,
     /// It was held for the longest time that its holder had asked for.
     MaxHold,
+    /// Its holder gave it back, or handed it over.
+    Released,
 }
 
 impl fmt::Display for Loss {
@@ -59,6 +61,7 @@ impl fmt::Display for Loss {
             Self::Expired => "its lease ran out before it could be renewed",
             Self::Taken => "most nodes no longer have it: it expired there, or was taken away",
             Self::MaxHold => "it was held for the longest time allowed (max_hold)",
+            Self::Released => "its guard was released",
         })
     }
 }
@@ -93,6 +96,11 @@ impl Lease {
     /// The length to ask for first: the ttl, unless it may not be held that long.
     pub fn first_length(terms: Terms) -> Ttl {
         clip(terms.ttl, terms.max_hold)
+    }
+
+    /// The length that a quorum has last confirmed.
+    pub fn length(&self) -> Ttl {
+        self.length
     }
 
     /// What is left of the lease. Nothing, for ever, once it is lost.
@@ -144,6 +152,8 @@ impl Lease {
             self.length = length;
             self.age = now.since(sent);
         }
+        // A longer lease that the holder asked for by hand is kept up.
+        self.terms.ttl = self.terms.ttl.max(length);
         self.renew_at = self.age + length.duration() / 3;
         true
     }
@@ -155,9 +165,20 @@ impl Lease {
         self.renew_at = self.age + self.length.duration() / 10;
     }
 
+    /// As much of `ttl` as may still be asked for: no more than is left of max_hold.
+    pub fn allowed(&self, ttl: Ttl) -> Ttl {
+        let most = self.terms.max_hold;
+        clip(ttl, most.map(|most| most.saturating_sub(self.held)))
+    }
+
     /// So many nodes refused to extend it that somebody else may have it.
     pub fn refused(&mut self) {
         self.loss.get_or_insert(Loss::Taken);
+    }
+
+    /// Its holder is done with it.
+    pub fn release(&mut self) {
+        self.loss.get_or_insert(Loss::Released);
     }
 
     /// What to ask for in the next renewal; nothing when there is to be none.
@@ -165,14 +186,11 @@ impl Lease {
         if !self.terms.renewal {
             return None;
         }
-        let hold = self
-            .terms
-            .max_hold
-            .map(|most| most.saturating_sub(self.held));
-        let length = clip(self.terms.ttl, hold);
+        let length = self.allowed(self.terms.ttl);
         // Towards the end of max_hold a renewal would add next to nothing.
         let worth = self.length.validity(self.age) + self.notice();
-        (length.validity(Duration::ZERO) > worth).then_some(length)
+        let adds = self.terms.max_hold.is_none() || length.validity(Duration::ZERO) > worth;
+        adds.then_some(length)
     }
 
     /// Why the lease ends when nobody takes it away.

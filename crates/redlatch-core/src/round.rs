@@ -114,6 +114,11 @@ impl Round {
         self.granted as usize
     }
 
+    /// Whether every node has answered, and each said no.
+    pub fn is_refused_by_all(&self) -> bool {
+        self.refused == self.nodes
+    }
+
     /// Whether every node has answered or failed.
     pub fn is_complete(&self) -> bool {
         self.granted + self.refused + self.failed == self.nodes

@@ -159,6 +159,7 @@ fn lease_event(lease: &mut Lease, now: Instant, event: &str, rest: &[&str]) -> S
             Step::Lost(Loss::Expired) => "lost expired".into(),
             Step::Lost(Loss::Taken) => "lost taken".into(),
             Step::Lost(Loss::MaxHold) => "lost max-hold".into(),
+            Step::Lost(Loss::Released) => "lost released".into(),
             Step::Lost(other) => panic!("a new loss: {other:?}"),
         },
         "remaining" => lease.remaining(now).as_millis().to_string(),
@@ -174,6 +175,10 @@ fn lease_event(lease: &mut Lease, now: Instant, event: &str, rest: &[&str]) -> S
                 rest[1],
                 if done { "yes" } else { "no" }
             )
+        }
+        "released" => {
+            lease.release();
+            String::new()
         }
         "refused" => {
             lease.refused();

@@ -1,0 +1,201 @@
+//! The client: nodes, the tasks that serve its leases, and the way to its locks.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
+
+use redlatch_core::Request;
+
+use crate::config::{Builder, Settings};
+use crate::driver::Driver;
+use crate::error::{ConfigError, Error, Result};
+use crate::inspect::{self, Inspection};
+use crate::keeper::Keeper;
+use crate::mutex::Mutex;
+use crate::node::memory::MemoryNode;
+use crate::owner::{Owner, OwnerState};
+use crate::reaper::Reaper;
+
+/// A client of one deployment: the way to its locks.
+///
+/// Cheap to clone; clones are the same client. All its leases are renewed by
+/// one task, and all that is dropped is released by another, both on the
+/// runtime that it was built on.
+///
+/// ```
+/// # async fn example() -> redlatch::Result<()> {
+/// use redlatch::Redlatch;
+///
+/// let latch = Redlatch::connect("redis://127.0.0.1").await?;
+/// let guard = latch.mutex("sku:0001").lock().await?;
+/// // … sell …
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Redlatch {
+    client: Arc<Client>,
+}
+
+impl Redlatch {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self { client }
+    }
+
+    /// Connects to one Redis server, with all settings at their defaults.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::build`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Builder::build`].
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder().nodes([url]).build().await
+    }
+
+    /// Starts to collect settings: several nodes, ttl, key scheme and more.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// A client on a new [`MemoryNode`]: locks within this process, without a server.
+    ///
+    /// # Errors
+    ///
+    /// None with these settings; the type is that of every other way to a client.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Builder::build`].
+    pub async fn in_memory() -> Result<Self> {
+        Self::builder().node(MemoryNode::new()).build().await
+    }
+
+    /// The mutex with this name. Cheap: nothing is asked of a node before it is locked.
+    pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
+        Mutex::new(self.client.clone(), name.as_ref(), None)
+    }
+
+    /// The owner with this name, whose locks can be locked again by the same owner.
+    pub fn owner(&self, name: impl AsRef<str>) -> Owner {
+        let name = name.as_ref();
+        let mut owners = self
+            .client
+            .owners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        owners.retain(|_, owner| owner.strong_count() > 0);
+        let state = owners.get(name).and_then(Weak::upgrade);
+        let state = state.unwrap_or_else(|| {
+            let state = Arc::new(OwnerState::new(name));
+            owners.insert(name.into(), Arc::downgrade(&state));
+            state
+        });
+        Owner::new(self.client.clone(), state)
+    }
+
+    /// Who holds the lock with this name, if anybody does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQuorum`] when too few nodes answered to tell.
+    ///
+    /// # Cancel safety
+    ///
+    /// It changes nothing, dropped or not.
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Option<Inspection>> {
+        let name = name.as_ref();
+        let key = self.client.settings.keys.key(name)?;
+        inspect::inspect(&self.client.driver, &name.into(), key).await
+    }
+
+    /// Takes the lock with this name away from whoever holds it. True when
+    /// somebody did. The holder finds out when it renews next; until then both
+    /// it and the next one may believe to hold the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQuorum`] when too few nodes answered: call it again.
+    ///
+    /// # Cancel safety
+    ///
+    /// When this is dropped, the lock may be gone on some nodes: call it again.
+    pub async fn force_release(&self, name: impl AsRef<str>) -> Result<bool> {
+        let name = name.as_ref();
+        let key = self.client.settings.keys.key(name)?;
+        tracing::warn!(lock = name, "released by force");
+        let request = Request::Force { key };
+        let (answered, found, failures) = self.client.driver.ask_all(&request).await;
+        match self.client.driver.is_quorum(answered) {
+            true => Ok(!found.is_empty()),
+            false => Err(Error::NoQuorum(
+                self.client.driver.no_quorum(&name.into(), failures),
+            )),
+        }
+    }
+
+    /// Refuses new locks from here on, and waits until all that was given back
+    /// has been released on every node that answers.
+    ///
+    /// Call it before the runtime ends: what is still under way then is left to
+    /// its ttl. Guards that are still held go on until they are dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// New locks are refused all the same; releases go on in the background.
+    pub async fn close(&self) {
+        self.client.closed.store(true, Ordering::Relaxed);
+        self.client.reaper.drain().await;
+    }
+}
+
+impl fmt::Debug for Redlatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.client.driver.nodes().iter();
+        let names: Vec<&str> = nodes.map(|node| node.name()).collect();
+        f.debug_struct("Redlatch").field("nodes", &names).finish()
+    }
+}
+
+/// What the handles, guards and tasks of one client share.
+pub(crate) struct Client {
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) keeper: Keeper,
+    pub(crate) reaper: Reaper,
+    pub(crate) settings: Settings,
+    owners: StdMutex<HashMap<Box<str>, Weak<OwnerState>>>,
+    closed: AtomicBool,
+}
+
+impl Client {
+    pub(crate) fn start(driver: Driver, settings: Settings) -> Arc<Self> {
+        let driver = Arc::new(driver);
+        Arc::new(Self {
+            keeper: Keeper::start(driver.clone()),
+            reaper: Reaper::start(driver.clone()),
+            driver,
+            settings,
+            owners: StdMutex::default(),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Fails when no more locks are given out.
+    pub(crate) fn ensure_open(&self) -> Result<()> {
+        match self.closed.load(Ordering::Relaxed) {
+            true => Err(Error::Closed),
+            false => Ok(()),
+        }
+    }
+
+    /// A text that goes into a token must be short.
+    pub(crate) fn check_note(note: &str) -> Result<(), ConfigError> {
+        match note.len() <= 256 {
+            true => Ok(()),
+            false => Err(ConfigError::Note),
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! What a client is told before it connects, and the defaults.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::ConnectionLike;
+use redlatch_core::{Owner, Round, Token, Ttl};
+
+use crate::client::{Client, Redlatch};
+use crate::clock::{Clock, SystemClock};
+use crate::driver::Driver;
+use crate::error::{ConfigError, Error, Result};
+use crate::keys::KeyScheme;
+use crate::node::redis::address::{Address, Tls};
+use crate::node::redis::borrowed::Borrowed;
+use crate::node::redis::link::Link;
+use crate::node::{Node, NodeError};
+use crate::random;
+
+/// Collects the settings of a client. Made by [`Redlatch::builder`].
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct Builder {
+    nodes: Vec<Source>,
+    tls: Tls,
+    connect_timeout: Duration,
+    node_timeout: Duration,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+}
+
+/// Where a node comes from.
+enum Source {
+    Url(String),
+    Node(Arc<dyn Node>),
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            nodes: Vec::new(),
+            tls: Tls::default(),
+            connect_timeout: Duration::from_secs(2),
+            node_timeout: Duration::from_millis(50),
+            clock: Arc::new(SystemClock),
+            settings: Settings::default(),
+        }
+    }
+
+    /// Adds Redis or Valkey servers by URL, all independent masters. A lock
+    /// needs more than half of them.
+    ///
+    /// `redis://[user:password@]host[:port][/database]`, `unix:///path` and,
+    /// with the feature `tls`, `rediss://…`.
+    pub fn nodes(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let urls = urls.into_iter().map(|url| Source::Url(url.into()));
+        self.nodes.extend(urls);
+        self
+    }
+
+    /// Adds a node of another kind, such as a [`MemoryNode`](crate::MemoryNode).
+    pub fn node(mut self, node: impl Node) -> Self {
+        self.nodes.push(Source::Node(Arc::new(node)));
+        self
+    }
+
+    /// Adds a server over a connection of your own, of the `redis` crate 1.x.
+    ///
+    /// It must keep requests in order and be safe to share, as
+    /// `redis::aio::MultiplexedConnection` is. Reconnecting is its own business:
+    /// a plain multiplexed connection does not, so prefer [`nodes`](Builder::nodes)
+    /// unless you have a reason. `name` stands for it in errors and logs.
+    pub fn connection<C>(self, name: impl Into<String>, connection: C) -> Self
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        self.node(Borrowed::new(name.into(), connection))
+    }
+
+    /// Trusts only these authorities for `rediss://` nodes, in PEM. Default: the
+    /// system's.
+    #[cfg(feature = "tls")]
+    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.root = Some(pem.into());
+        self
+    }
+
+    /// Shows this certificate to `rediss://` nodes that ask for one; both in
+    /// PEM. Default: none.
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.tls.identity = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// How long [`build`](Builder::build) waits for nodes to be reached.
+    /// Default: 2 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How long one node may take to answer, reconnecting included; at most a
+    /// third of the ttl. Default: 50 ms.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.node_timeout = timeout;
+        self
+    }
+
+    /// The length of leases, unless a handle sets its own. Default: 10 s.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = ttl;
+        self
+    }
+
+    /// How long a waiting `lock` puts up with too few nodes before it fails.
+    /// Default: 10 s.
+    pub fn outage_patience(mut self, patience: Duration) -> Self {
+        self.settings.outage_patience = patience;
+        self
+    }
+
+    /// How keys are made from names. Default: `redlatch:` and the name.
+    pub fn key_scheme(mut self, scheme: KeyScheme) -> Self {
+        self.settings.keys = scheme;
+        self
+    }
+
+    /// What stands before each lock's name in its key. Default: `redlatch:`.
+    /// The same as [`KeyScheme::Prefix`].
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        self.key_scheme(KeyScheme::Prefix(prefix.into()))
+    }
+
+    /// Where the ids of tokens come from. Default: 20 random bytes each.
+    ///
+    /// The source must never return the same id twice, in any process: two
+    /// leases with the same token are one lease. Ids have at most 128 bytes and
+    /// no white space. Anybody who can guess an id can release the lock.
+    pub fn token_source(mut self, source: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.settings.token_source = Some(Arc::new(source));
+        self
+    }
+
+    /// The clock that leases are timed by. Default: [`SystemClock`]. For tests.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Connects to the nodes, and starts the tasks that renew and release.
+    ///
+    /// A few nodes may be out of reach, as long as there is a quorum; they are
+    /// connected to when they come back. Must be called in a tokio runtime,
+    /// which must live as long as the client is used.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when a setting is wrong, a node refuses the password
+    /// or is no Redis server, or the same server was given twice.
+    /// [`Error::NoQuorum`] when too few nodes can be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is changed on any node; when this is dropped, connections close.
+    pub async fn build(self) -> Result<Redlatch> {
+        let nodes = open(self.nodes, &self.tls)?;
+        if self.node_timeout.is_zero() {
+            return Err(ConfigError::Zero("node_timeout").into());
+        }
+        if self.connect_timeout.is_zero() {
+            return Err(ConfigError::Zero("connect_timeout").into());
+        }
+        let settings = Settings {
+            node_timeout: self.node_timeout,
+            ..self.settings
+        };
+        settings.ttl(settings.ttl)?;
+        let driver = Driver::new(nodes, self.node_timeout, self.clock);
+        check(&driver, self.connect_timeout).await?;
+        Ok(Redlatch::new(Client::start(driver, settings)))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("nodes", &self.nodes.len())
+            .field("node_timeout", &self.node_timeout)
+            .field("ttl", &self.settings.ttl)
+            .field("keys", &self.settings.keys)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes nodes of what was given, when all of it makes sense.
+fn open(sources: Vec<Source>, tls: &Tls) -> Result<Vec<Arc<dyn Node>>, ConfigError> {
+    match sources.len() {
+        0 => return Err(ConfigError::NoNode),
+        nodes if nodes > Round::MAX_NODES => return Err(ConfigError::TooManyNodes(nodes)),
+        _ => {}
+    }
+    let mut addresses: Vec<Address> = Vec::new();
+    for (at, source) in sources.iter().enumerate() {
+        let Source::Url(url) = source else { continue };
+        let address = Address::parse(url, tls).map_err(|problem| ConfigError::Address {
+            node: at + 1,
+            problem,
+        })?;
+        if let Some(same) = addresses
+            .iter()
+            .find(|other| other.is_same_server(&address))
+        {
+            let names = [same, &address].map(|address| address.name().to_owned());
+            let [one, other] = names;
+            return Err(ConfigError::SameNodeTwice(one, other));
+        }
+        addresses.push(address);
+    }
+    // All addresses make sense: only now is a connection opened.
+    let mut addresses = addresses.into_iter();
+    let nodes = sources.into_iter().filter_map(|source| match source {
+        Source::Url(_) => Some(Arc::new(Link::new(addresses.next()?)) as Arc<dyn Node>),
+        Source::Node(node) => Some(node),
+    });
+    Ok(nodes.collect())
+}
+
+/// Waits until the nodes are connected, and sees that they are what they should be.
+async fn check(driver: &Driver, limit: Duration) -> Result<()> {
+    let nodes = driver.nodes();
+    let answers = nodes.iter().map(|node| node.ready(limit));
+    let answers = futures_util::future::join_all(answers).await;
+    let mut failures: Vec<(usize, NodeError)> = Vec::new();
+    let mut known: Vec<(String, &str)> = Vec::new();
+    for (at, answer) in answers.into_iter().enumerate() {
+        let name = nodes[at].name();
+        match answer {
+            Ok(ready) => {
+                let Some(identity) = ready.identity else {
+                    continue;
+                };
+                if let Some((_, same)) = known.iter().find(|(known, _)| *known == identity) {
+                    let (one, other) = ((*same).to_owned(), name.to_owned());
+                    return Err(ConfigError::SameNodeTwice(one, other).into());
+                }
+                known.push((identity, name));
+            }
+            Err(error) if error.is_permanent() => {
+                let node = name.to_owned();
+                return Err(ConfigError::Node { node, error }.into());
+            }
+            Err(error) => {
+                tracing::warn!(node = name, %error, "out of reach");
+                failures.push((at, error));
+            }
+        }
+    }
+    match nodes.len() - failures.len() >= Round::quorum(nodes.len()) {
+        true => Ok(()),
+        false => Err(Error::NoQuorum(driver.no_quorum(&"".into(), failures))),
+    }
+}
+
+/// What every lock of a client starts from.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) ttl: Duration,
+    pub(crate) node_timeout: Duration,
+    pub(crate) outage_patience: Duration,
+    pub(crate) keys: KeyScheme,
+    token_source: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+    /// What tokens say about this process.
+    owner: Owner,
+    suffix: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let mut owner = Owner::default();
+        owner.host = host();
+        owner.pid = Some(std::process::id());
+        Self {
+            ttl: Duration::from_secs(10),
+            node_timeout: Duration::from_millis(50),
+            outage_patience: Duration::from_secs(10),
+            keys: KeyScheme::default(),
+            token_source: None,
+            suffix: owner.suffix(),
+            owner,
+        }
+    }
+}
+
+impl Settings {
+    /// The shortest ttl that leaves time to tell the holder of a loss.
+    const SHORTEST: Duration = Duration::from_millis(20);
+
+    /// A ttl that makes sense with this client's node timeout.
+    pub(crate) fn ttl(&self, ttl: Duration) -> Result<Ttl, ConfigError> {
+        let checked = Ttl::new(ttl)?;
+        let node_timeout = self.node_timeout;
+        if ttl <= node_timeout {
+            return Err(ConfigError::TtlWithinNodeTimeout { ttl, node_timeout });
+        }
+        if ttl < Self::SHORTEST {
+            return Err(ConfigError::TtlTooShort(ttl));
+        }
+        Ok(checked)
+    }
+
+    /// A new token; `note` is for the people who look at the key.
+    pub(crate) fn token(&self, note: Option<&str>) -> Result<Token, ConfigError> {
+        let suffix: Cow<'_, str> = match note {
+            None => self.suffix.as_str().into(),
+            Some(note) => {
+                let mut owner = self.owner.clone();
+                owner.note = Some(note.to_owned());
+                owner.suffix().into()
+            }
+        };
+        match &self.token_source {
+            Some(source) => Ok(Token::with_id(&source(), &suffix)?),
+            None => {
+                let mut bytes = [0; 20];
+                random::fill(&mut bytes);
+                Ok(Token::random(bytes, &suffix))
+            }
+        }
+    }
+}
+
+/// This machine's name, for the people who look at a key.
+fn host() -> Option<String> {
+    #[cfg(target_os = "linux")]
+    let name = rustix::system::uname()
+        .nodename()
+        .to_str()
+        .ok()
+        .map(str::to_owned);
+    #[cfg(not(target_os = "linux"))]
+    let name = std::env::var("HOSTNAME").ok();
+    name.filter(|name| !name.is_empty())
+}

@@ -1,0 +1,180 @@
+//! Runs core's round over the nodes.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
+use redlatch_core::{Instant, Reply, Request, Round, Ttl, Verdict, Vote};
+
+use crate::clock::Clock;
+use crate::error::NoQuorum;
+use crate::node::{Call, Node, NodeError};
+
+/// All nodes of a deployment, and how to ask them.
+pub(crate) struct Driver {
+    nodes: Box<[Arc<dyn Node>]>,
+    node_timeout: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        nodes: Vec<Arc<dyn Node>>,
+        node_timeout: Duration,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            nodes: nodes.into(),
+            node_timeout,
+            clock,
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> &[Arc<dyn Node>] {
+        &self.nodes
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    pub(crate) fn node_timeout(&self) -> Duration {
+        self.node_timeout
+    }
+
+    /// How long a node may take when a lease of this length is at stake: one
+    /// slow node must not use it up.
+    pub(crate) fn limit(&self, ttl: Ttl) -> Duration {
+        self.node_timeout.min(ttl.duration() / 3)
+    }
+
+    /// Asks all nodes at the same time, never one after the other.
+    pub(crate) fn ask(&self, request: &Request, limit: Duration) -> Votes {
+        let calls = self.nodes.iter().enumerate().map(|(node, target)| Answer {
+            node,
+            call: target.call(request.clone(), limit),
+        });
+        Votes {
+            pending: calls.collect(),
+            round: Round::new(self.nodes.len()),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Asks all nodes and waits for every one of them: how many answered, what
+    /// those said that have something to say, and who failed.
+    pub(crate) async fn ask_all(
+        &self,
+        request: &Request,
+    ) -> (usize, Vec<Reply>, Vec<(usize, NodeError)>) {
+        let mut votes = self.ask(request, self.node_timeout);
+        let (mut answered, mut replies) = (0, Vec::new());
+        while let Some((_, answer)) = votes.next().await {
+            answered += usize::from(answer.is_ok());
+            replies.extend(answer.ok().filter(|reply| *reply != Reply::Missing));
+        }
+        (answered, replies, votes.into_failures())
+    }
+
+    pub(crate) fn is_quorum(&self, nodes: usize) -> bool {
+        nodes >= Round::quorum(self.nodes.len())
+    }
+
+    /// The error for a round in which too few nodes answered.
+    pub(crate) fn no_quorum(
+        &self,
+        name: &Arc<str>,
+        failures: Vec<(usize, NodeError)>,
+    ) -> Box<NoQuorum> {
+        let mut failures = failures;
+        failures.sort_by_key(|(node, _)| *node);
+        Box::new(NoQuorum {
+            name: name.clone(),
+            needed: Round::quorum(self.nodes.len()),
+            nodes: self.nodes.len(),
+            failures: failures
+                .into_iter()
+                .map(|(node, error)| (self.nodes[node].name().to_owned(), error))
+                .collect(),
+        })
+    }
+}
+
+/// The answers of one round, as they come in.
+pub(crate) struct Votes {
+    pending: FuturesUnordered<Answer>,
+    round: Round,
+    failures: Vec<(usize, NodeError)>,
+}
+
+impl Votes {
+    /// Waits until the round is decided, and not a moment longer.
+    pub(crate) async fn verdict(&mut self) -> Verdict {
+        while self.round.verdict() == Verdict::Open {
+            if self.next().await.is_none() {
+                break;
+            }
+        }
+        self.round.verdict()
+    }
+
+    /// The next node's reply, counted. Nothing when all have answered.
+    pub(crate) async fn next(&mut self) -> Option<(usize, Result<Reply, NodeError>)> {
+        let (node, answer) = self.pending.next().await?;
+        match &answer {
+            Ok(reply) => {
+                self.round.vote(node, Vote::from(reply));
+            }
+            Err(error) => {
+                self.round.vote(node, Vote::Failed);
+                self.failures.push((node, error.clone()));
+            }
+        }
+        Some((node, answer))
+    }
+
+    pub(crate) fn round(&self) -> &Round {
+        &self.round
+    }
+
+    pub(crate) fn into_failures(self) -> Vec<(usize, NodeError)> {
+        self.failures
+    }
+
+    /// The answers that are still to come, and the failures so far.
+    pub(crate) fn into_rest(self) -> (FuturesUnordered<Answer>, Vec<(usize, NodeError)>) {
+        (self.pending, self.failures)
+    }
+}
+
+/// The answer of one node, to come.
+pub(crate) struct Answer {
+    node: usize,
+    call: Call,
+}
+
+impl Future for Answer {
+    type Output = (usize, Result<Reply, NodeError>);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let node = self.node;
+        self.call.as_mut().poll(cx).map(|answer| (node, answer))
+    }
+}
+
+/// Polls a set of answers to its end; what they are does not matter.
+pub(crate) fn poll_out(answers: &mut FuturesUnordered<Answer>, cx: &mut Context<'_>) -> Poll<()> {
+    loop {
+        match Pin::new(&mut *answers).poll_next(cx) {
+            Poll::Ready(Some(_)) => {}
+            Poll::Ready(None) => return Poll::Ready(()),
+            Poll::Pending => return Poll::Pending,
+        }
+    }
+}

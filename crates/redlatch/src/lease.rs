@@ -1,0 +1,187 @@
+//! A lease as its holder sees it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redlatch_core::{Instant, Key, Loss, Request, Step, Token, Ttl};
+use tokio::sync::Notify;
+
+use crate::clock::Clock;
+use crate::error::{Lost, Result};
+
+/// A view of a lease: how much of it is left, and whether it is lost.
+///
+/// Cheap to clone and to pass into the work that the lock protects. It does
+/// not keep the lock: that is what the [`Guard`](crate::Guard) is for, which
+/// can do all of this too.
+#[derive(Clone)]
+pub struct Lease {
+    cell: Arc<Cell>,
+}
+
+impl Lease {
+    pub(crate) fn new(cell: Arc<Cell>) -> Self {
+        Self { cell }
+    }
+
+    pub(crate) fn cell(&self) -> &Arc<Cell> {
+        &self.cell
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        &self.cell.name
+    }
+
+    /// The token that names this lease on every node. Whoever knows it can
+    /// release the lock.
+    pub fn token(&self) -> &Token {
+        &self.cell.token
+    }
+
+    /// How long the lock is certainly still yours: ttl − elapsed − drift, and
+    /// nothing once it is lost. Each renewal starts it anew.
+    pub fn remaining(&self) -> Duration {
+        self.cell.lock().lease.remaining(self.cell.clock.now())
+    }
+
+    /// Fails when the lease is lost. Call it before a step that must not be
+    /// done by two; it costs no round trip.
+    pub fn ensure_held(&self) -> Result<()> {
+        match self.cell.loss() {
+            None => Ok(()),
+            Some(lost) => Err(lost.into()),
+        }
+    }
+
+    /// Waits until the lease is lost, and says why. The word comes a little
+    /// before the lock may be somebody else's, so there is time to stop.
+    ///
+    /// Once lost, it stays lost. This also returns when the guard is gone, with
+    /// [`Loss::Released`], so that a task that watches the lease comes to an end.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when this is dropped; call it again at any time.
+    pub async fn lost(&self) -> Lost {
+        loop {
+            let told = self.cell.lost.notified();
+            tokio::pin!(told);
+            // Listen first, then look: a loss between the two would be missed.
+            told.as_mut().enable();
+            if let Some(lost) = self.cell.loss() {
+                return lost;
+            }
+            told.await;
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("name", &self.cell.name)
+            .field("token", &self.cell.token)
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}
+
+/// What the holder, the keeper and every view share of one lease.
+pub(crate) struct Cell {
+    pub(crate) name: Arc<str>,
+    pub(crate) key: Key,
+    pub(crate) token: Token,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    lost: Notify,
+}
+
+pub(crate) struct State {
+    pub(crate) lease: redlatch_core::Lease,
+    /// Where the keeper has put it, while it does.
+    pub(crate) slot: Option<(tokio::time::Instant, u64)>,
+    /// Whether a renewal is under way.
+    pub(crate) renewing: bool,
+    /// Whether its guard is gone: then the keeper must not take it up again.
+    pub(crate) released: bool,
+    /// Whether everybody who waits for it has been told that it is over.
+    told: bool,
+}
+
+impl Cell {
+    pub(crate) fn new(
+        name: Arc<str>,
+        key: Key,
+        token: Token,
+        clock: Arc<dyn Clock>,
+        lease: redlatch_core::Lease,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            key,
+            token,
+            clock,
+            state: Mutex::new(State {
+                lease,
+                slot: None,
+                renewing: false,
+                released: false,
+                told: false,
+            }),
+            lost: Notify::new(),
+        })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the lease is lost, if it is.
+    pub(crate) fn loss(&self) -> Option<Lost> {
+        let loss = self.lock().lease.loss(self.clock.now())?;
+        let name = self.name.clone();
+        Some(Lost { name, loss })
+    }
+
+    /// What the keeper is to do now; tells the holder when the lease is lost.
+    pub(crate) fn step(&self) -> Step {
+        let step = self.lock().lease.next(self.clock.now());
+        if let Step::Lost(loss) = step {
+            self.tell(loss);
+        }
+        step
+    }
+
+    /// A quorum has confirmed the EXTEND that was sent at `sent`. False when
+    /// that comes too late.
+    pub(crate) fn extended(&self, sent: Instant, ttl: Ttl) -> bool {
+        let now = self.clock.now();
+        self.lock().lease.extended(sent, ttl, now)
+    }
+
+    /// So many nodes refused that the lease is lost.
+    pub(crate) fn refused(&self) {
+        self.lock().lease.refused();
+        if let Some(lost) = self.loss() {
+            self.tell(lost.loss);
+        }
+    }
+
+    /// Tells everybody who waits for it that the lease is over.
+    pub(crate) fn tell(&self, loss: Loss) {
+        if !std::mem::replace(&mut self.lock().told, true) {
+            if loss != Loss::Released {
+                tracing::warn!(lock = %self.name, token = self.token.short(), %loss, "lease lost");
+            }
+            self.lost.notify_waiters();
+        }
+    }
+
+    /// The request that makes the lease run for another `ttl`.
+    pub(crate) fn extend(&self, ttl: Ttl) -> Request {
+        let (key, token) = (self.key.clone(), self.token.clone());
+        Request::Extend { key, token, ttl }
+    }
+}

@@ -1,0 +1,71 @@
+//! Distributed locks on Redis that a careful engineer can trust.
+//!
+//! A lock is held by a lease, on one Redis server or on a quorum of several
+//! independent ones. The lease is renewed while its guard lives, released when
+//! it is dropped, and the holder hears of a loss *before* somebody else can
+//! have the lock.
+//!
+//! ```
+//! # async fn example() -> redlatch::Result<()> {
+//! use std::time::Duration;
+//! use redlatch::Redlatch;
+//!
+//! let latch = Redlatch::builder()
+//!     .nodes(["redis://a", "redis://b", "redis://c"])
+//!     .build()
+//!     .await?;
+//!
+//! let stock = latch.mutex("sku:0001");
+//! let guard = stock.lock_timeout(Duration::from_secs(3)).await?;
+//! // … the work that must not be done by two …
+//! guard.ensure_held()?;
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! Who knows `tokio::sync` knows most of this: [`Mutex::lock`], [`Mutex::try_lock`],
+//! guards that unlock when dropped. What a lock over machines has beside that is
+//! a deadline, and so [`Lease::remaining`], [`Lease::ensure_held`] and [`Lease::lost`].
+//!
+//! # Features
+//!
+//! All off by default: `blocking` (the same API for code without async), `tls`
+//! (`rediss://` nodes), `yii2` (the key scheme of Yii2's mutex).
+//!
+//! # Layout
+//!
+//! Kinds of lock (`mutex`) are thin over one engine: `attempt` asks the nodes
+//! by way of `driver`, `keeper` renews, `reaper` releases; `node` talks to the
+//! servers. The rules themselves are in the crate [`redlatch_core`].
+
+mod attempt;
+#[cfg(feature = "blocking")]
+pub mod blocking;
+mod client;
+mod clock;
+mod config;
+mod driver;
+mod error;
+mod guard;
+mod inspect;
+mod keeper;
+mod keys;
+mod lease;
+mod mutex;
+pub mod node;
+mod owner;
+mod random;
+mod reaper;
+
+pub use client::Redlatch;
+pub use clock::{Clock, SystemClock};
+pub use config::Builder;
+pub use error::{ConfigError, Error, Loss, Lost, NoQuorum, Result, Timeout};
+pub use guard::{Exported, Guard};
+pub use inspect::Inspection;
+pub use keys::KeyScheme;
+pub use lease::Lease;
+pub use mutex::{Mutex, RunError};
+pub use node::memory::MemoryNode;
+pub use owner::Owner;
+pub use redlatch_core as core;

@@ -1,0 +1,120 @@
+//! A node inside this process.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redlatch_core::{Instant, NodeState, Request};
+
+use super::{Call, Node, NodeError, Ready};
+use crate::clock::{Clock, SystemClock};
+
+/// A lock server inside this process: for tests, and for programs that need
+/// the locks of one process only.
+///
+/// Clones are the same node, so several clients can meet on it.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use redlatch::{MemoryNode, Redlatch};
+///
+/// let node = MemoryNode::new();
+/// let one = Redlatch::builder().node(node.clone()).build().await?;
+/// let other = Redlatch::builder().node(node).build().await?;
+///
+/// let guard = one.mutex("stock").lock().await?;
+/// assert!(other.mutex("stock").try_lock().await?.is_none());
+/// # guard.release().await?;
+/// # Ok::<_, redlatch::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct MemoryNode {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    clock: Arc<dyn Clock>,
+    born: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    node: NodeState,
+    /// How many keys were left after the last sweep.
+    swept: usize,
+}
+
+impl MemoryNode {
+    /// An empty node.
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock))
+    }
+
+    /// An empty node that reads the time from `clock`.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        let born = clock.now();
+        let state = Mutex::default();
+        Self {
+            inner: Arc::new(Inner { clock, born, state }),
+        }
+    }
+
+    /// How many keys it stores, those among them whose time is over and that
+    /// nobody asked for since.
+    pub fn len(&self) -> usize {
+        self.lock().node.len()
+    }
+
+    /// Whether it stores nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.inner
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> u64 {
+        let age = self.inner.clock.now().since(self.inner.born);
+        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Default for MemoryNode {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Node for MemoryNode {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn call(&self, request: Request, _limit: Duration) -> Call {
+        let node = self.clone();
+        Box::pin(async move {
+            let now = node.now();
+            let mut state = node.lock();
+            // Keys that nobody asks for again must not pile up: sweep when the
+            // number has doubled, which costs a constant share of each request.
+            if state.node.len() > 2 * state.swept + 64 {
+                state.node.sweep(now);
+                state.swept = state.node.len();
+            }
+            Ok(state.node.apply(&request, now))
+        })
+    }
+
+    fn ready(
+        &self,
+        _limit: Duration,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Ready, NodeError>> + Send>> {
+        let identity = Some(format!("memory {:p}", Arc::as_ptr(&self.inner)));
+        Box::pin(async move { Ok(Ready { identity }) })
+    }
+}

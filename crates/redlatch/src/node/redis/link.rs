@@ -1,0 +1,319 @@
+//! One connection to a server, made anew whenever it breaks or falls mute.
+//!
+//! A task of its own does the connecting, so that no call is held up by it for
+//! longer than the call's own limit. While the server is known to be out of
+//! reach, calls fail at once; while the first new connection after a break is
+//! being made, they wait for it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ErrorKind, PushInfo, PushKind, RedisError};
+use redlatch_core::{Backoff, Request};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::address::Address;
+use super::wire::{self, Trouble};
+use crate::node::{Call, CallAll, Node, NodeError, NodeErrorKind, Ready};
+use crate::random;
+
+/// How long a new connection may take, log-in and all.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// So many time-outs in a row, without one answer between them, and the
+/// connection is taken for mute: the client library never replaces one.
+const MUTE_AFTER: u32 = 3;
+
+/// How long to wait before the next try when a server can't be reached.
+const RECONNECT: Backoff = Backoff {
+    first: Duration::from_millis(20),
+    limit: Duration::from_secs(1),
+};
+
+/// A Redis server as a node.
+#[derive(Debug)]
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+    state: watch::Receiver<State>,
+    connector: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Shared {
+    address: Address,
+    /// Time-outs in a row.
+    silence: AtomicU32,
+    /// The number of the newest connection that is known to be of no more use.
+    broken: watch::Sender<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// A connection is being made, and there is hope.
+    Connecting,
+    Up(Live),
+    /// The last try failed; the next one comes by itself.
+    Down(NodeError),
+}
+
+/// A connection that works, as far as is known.
+#[derive(Clone, Debug)]
+struct Live {
+    number: u64,
+    connection: MultiplexedConnection,
+    identity: Option<String>,
+}
+
+impl Link {
+    /// A link to the server at `address`; it starts to connect at once.
+    pub(crate) fn new(address: Address) -> Self {
+        let shared = Arc::new(Shared {
+            address,
+            silence: AtomicU32::new(0),
+            broken: watch::Sender::new(0),
+        });
+        let (state_sender, state) = watch::channel(State::Connecting);
+        let connector = tokio::spawn(keep_connected(shared.clone(), state_sender)).abort_handle();
+        Self {
+            shared,
+            state,
+            connector,
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.connector.abort();
+    }
+}
+
+impl Node for Link {
+    fn name(&self) -> &str {
+        self.shared.address.name()
+    }
+
+    fn call(&self, request: Request, limit: Duration) -> Call {
+        let mut turn = self.turn(limit);
+        Box::pin(async move {
+            loop {
+                let mut live = turn.live().await?;
+                let sent = wire::send(&mut live.connection, &request, turn.again);
+                if let Some(result) = turn.judge(live.number, sent).await {
+                    return result;
+                }
+            }
+        })
+    }
+
+    fn call_all(&self, requests: Vec<Request>, limit: Duration) -> CallAll {
+        let mut turn = self.turn(limit);
+        Box::pin(async move {
+            let result = loop {
+                let mut live = match turn.live().await {
+                    Ok(live) => live,
+                    Err(error) => break Err(error),
+                };
+                let sent = wire::send_all(&mut live.connection, &requests);
+                if let Some(result) = turn.judge(live.number, sent).await {
+                    break result;
+                }
+            };
+            result.unwrap_or_else(|error| vec![Err(error); requests.len()])
+        })
+    }
+
+    fn ready(
+        &self,
+        limit: Duration,
+    ) -> Pin<Box<dyn Future<Output = Result<Ready, NodeError>> + Send>> {
+        let mut turn = self.turn(limit);
+        Box::pin(async move {
+            let identity = turn.live().await?.identity;
+            Ok(Ready { identity })
+        })
+    }
+}
+
+impl Link {
+    fn turn(&self, limit: Duration) -> Turn {
+        Turn {
+            shared: self.shared.clone(),
+            state: self.state.clone(),
+            limit,
+            deadline: Instant::now() + limit,
+            again: false,
+            spent: 0,
+        }
+    }
+}
+
+/// One call, over as many connections as its time allows.
+struct Turn {
+    shared: Arc<Shared>,
+    state: watch::Receiver<State>,
+    limit: Duration,
+    deadline: Instant,
+    /// Whether the request may have been carried out already.
+    again: bool,
+    /// The number of the last connection that broke under this call.
+    spent: u64,
+}
+
+impl Turn {
+    /// A connection that has not broken under this call, as soon as there is one.
+    async fn live(&mut self) -> Result<Live, NodeError> {
+        let spent = self.spent;
+        let usable = |state: &State| match state {
+            State::Connecting => false,
+            State::Up(live) => live.number > spent,
+            State::Down(_) => true,
+        };
+        let state = match timeout_at(self.deadline, self.state.wait_for(usable)).await {
+            Ok(Ok(state)) => state.clone(),
+            Ok(Err(_)) => {
+                let gone = "the runtime that this client was built on has ended";
+                return Err(NodeError::new(NodeErrorKind::Unreachable, gone));
+            }
+            Err(_) => return Err(NodeError::timed_out(self.limit)),
+        };
+        match state {
+            State::Up(live) => Ok(live),
+            State::Down(error) => Err(error),
+            State::Connecting => Err(NodeError::timed_out(self.limit)),
+        }
+    }
+
+    /// Waits for what a connection answers; nothing when the call is to be
+    /// repeated on the next connection.
+    async fn judge<T>(
+        &mut self,
+        number: u64,
+        sent: impl Future<Output = Result<T, Trouble>>,
+    ) -> Option<Result<T, NodeError>> {
+        let answer = timeout_at(self.deadline, sent).await;
+        match answer {
+            Ok(Ok(answer)) => {
+                self.shared.silence.store(0, Ordering::Relaxed);
+                Some(Ok(answer))
+            }
+            Ok(Err(Trouble::Error(error))) => {
+                self.shared.silence.store(0, Ordering::Relaxed);
+                Some(Err(error))
+            }
+            Ok(Err(Trouble::Gone(error))) => {
+                tracing::debug!(node = self.shared.address.name(), %error, "connection broke");
+                self.shared.give_up(number);
+                self.again = true;
+                self.spent = number;
+                None
+            }
+            Err(_) => {
+                if self.shared.silence.fetch_add(1, Ordering::Relaxed) + 1 >= MUTE_AFTER {
+                    self.shared.give_up(number);
+                }
+                Some(Err(NodeError::timed_out(self.limit)))
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Tells the connector that the connection with this number is of no more use.
+    fn give_up(&self, number: u64) {
+        self.broken.send_if_modified(|broken| {
+            let newer = number > *broken;
+            *broken = number.max(*broken);
+            newer
+        });
+    }
+}
+
+/// Makes connection after connection, for as long as the link lives.
+async fn keep_connected(shared: Arc<Shared>, state: watch::Sender<State>) {
+    let name = shared.address.name().to_owned();
+    let mut failures = 0;
+    for number in 1.. {
+        match timeout(CONNECT_LIMIT, connect(&shared, number)).await {
+            Ok(Ok(live)) => {
+                failures = 0;
+                shared.silence.store(0, Ordering::Relaxed);
+                tracing::debug!(node = name, "connected");
+                state.send_replace(State::Up(live));
+                let _ = shared
+                    .broken
+                    .subscribe()
+                    .wait_for(|broken| *broken >= number)
+                    .await;
+                tracing::info!(node = name, "connection lost, making a new one");
+                state.send_replace(State::Connecting);
+            }
+            failed => {
+                let error = match failed {
+                    Ok(Err(error)) => error,
+                    _ => NodeError::timed_out(CONNECT_LIMIT),
+                };
+                failures += 1;
+                if failures == 1 {
+                    tracing::warn!(node = name, %error, "can't connect, will go on trying");
+                }
+                state.send_replace(State::Down(error));
+                tokio::time::sleep(RECONNECT.delay(failures, random::number())).await;
+            }
+        }
+    }
+}
+
+async fn connect(shared: &Arc<Shared>, number: u64) -> Result<Live, NodeError> {
+    let client = shared.address.client();
+    let mut connection = match open(client, shared, number).await {
+        Err(error) if is_too_old(&error) => {
+            tracing::debug!(node = shared.address.name(), "no RESP3 there");
+            open(&shared.address.resp2_client(), shared, number).await
+        }
+        connection => connection,
+    }
+    .map_err(wire::node_error)?;
+    let identity = wire::prepare(&mut connection).await?;
+    Ok(Live {
+        number,
+        connection,
+        identity,
+    })
+}
+
+async fn open(
+    client: &Client,
+    shared: &Arc<Shared>,
+    number: u64,
+) -> Result<MultiplexedConnection, RedisError> {
+    // Calls keep their own time; a limit in the library would only shadow it.
+    let mut config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(1024);
+    let resp3 = client.get_connection_info().redis_settings().protocol();
+    if resp3 == redis::ProtocolVersion::RESP3 {
+        let shared = Arc::downgrade(shared);
+        config = config.set_push_sender(move |push: PushInfo| {
+            if push.kind == PushKind::Disconnection
+                && let Some(shared) = shared.upgrade()
+            {
+                shared.give_up(number);
+            }
+            Ok::<(), ()>(())
+        });
+    }
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+}
+
+fn is_too_old(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::RESP3NotSupported
+}

@@ -1,0 +1,18 @@
+//! The only place that draws random numbers: from the operating system.
+
+/// Fills `bytes`.
+///
+/// # Panics
+///
+/// When the operating system has no random source. A lock must not go on
+/// without one: two leases with the same token would be one lease.
+pub(crate) fn fill(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the operating system's random source");
+}
+
+/// A random number, to spread retries with.
+pub(crate) fn number() -> u64 {
+    let mut bytes = [0; 8];
+    fill(&mut bytes);
+    u64::from_ne_bytes(bytes)
+}

@@ -1,0 +1,8 @@
+//! The library against real redis-server processes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that can't go on says so by panicking"
+)]
+
+mod basics;
