@@ -9,7 +9,8 @@ use crate::driver::Driver;
 use crate::error::NoQuorum;
 use crate::lease::Cell;
 use crate::node::{NodeError, NodeErrorKind};
-use crate::reaper::{Orphan, Reaper, Stragglers, Unkept};
+use crate::reaper::{Orphan, Reaper, Unkept};
+use crate::stragglers::Stragglers;
 
 /// What came of an attempt.
 pub(crate) enum Attempt {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use redlatch_core::{Instant, Reply, Request, Round, Ttl, Verdict, Vote};
 
 use crate::clock::Clock;
@@ -165,16 +165,5 @@ impl Future for Answer {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let node = self.node;
         self.call.as_mut().poll(cx).map(|answer| (node, answer))
-    }
-}
-
-/// Polls a set of answers to its end; what they are does not matter.
-pub(crate) fn poll_out(answers: &mut FuturesUnordered<Answer>, cx: &mut Context<'_>) -> Poll<()> {
-    loop {
-        match Pin::new(&mut *answers).poll_next(cx) {
-            Poll::Ready(Some(_)) => {}
-            Poll::Ready(None) => return Poll::Ready(()),
-            Poll::Pending => return Poll::Pending,
-        }
     }
 }

@@ -10,7 +10,8 @@ use redlatch_core::{Loss, Request, Token, Verdict};
 use crate::client::Client;
 use crate::error::{ConfigError, Error, Lost, Result};
 use crate::lease::{Cell, Lease};
-use crate::reaper::{Orphan, Stragglers, Unkept};
+use crate::reaper::{Orphan, Unkept};
+use crate::stragglers::Stragglers;
 
 /// Holds a lock; dropping it gives the lock back.
 ///

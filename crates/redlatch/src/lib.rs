@@ -56,6 +56,7 @@ pub mod node;
 mod owner;
 mod random;
 mod reaper;
+mod stragglers;
 
 pub use client::Redlatch;
 pub use clock::{Clock, SystemClock};

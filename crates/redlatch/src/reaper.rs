@@ -1,23 +1,31 @@
 //! Releases what was dropped, cancelled or not won, from one task.
 //!
 //! A release is repeated on each node until the node has answered or the lease
-//! would have run out there by itself.
+//! would have run out there by itself. Each node has a backlog of its own, so
+//! one that is frozen holds up no other, and a few batches of it under way, so
+//! a hundred thousand guards dropped at once are released in good order.
 
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redlatch_core::{Backoff, Key, Request, Token, Ttl};
+use redlatch_core::{Backoff, Key, Reply, Request, Token, Ttl};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::driver::{Answer, Driver, Votes, poll_out};
+use crate::driver::{Answer, Driver, Votes};
+use crate::node::NodeError;
 use crate::random;
+use crate::stragglers::Stragglers;
 
-/// How long to wait before a release is repeated.
-const REPEAT: Backoff = Backoff {
+/// How many releases are sent to a node in one go, and how many such batches
+/// may be under way.
+const BATCH: usize = 256;
+const BATCHES: usize = 4;
+
+/// How long a node that did not answer is left alone.
+const REST: Backoff = Backoff {
     first: Duration::from_millis(50),
     limit: Duration::from_secs(1),
 };
@@ -27,7 +35,7 @@ const REPEAT: Backoff = Backoff {
 #[derive(Clone)]
 pub(crate) struct Reaper {
     nodes: usize,
-    jobs: mpsc::UnboundedSender<Job>,
+    jobs: mpsc::UnboundedSender<(Job, Ticket)>,
     /// How many jobs are not done.
     open: watch::Sender<usize>,
     /// Set when nothing is to be repeated any more.
@@ -35,10 +43,20 @@ pub(crate) struct Reaper {
 }
 
 enum Job {
+    /// Requests that nobody waits for.
     Finish(Stragglers),
-    /// A release, and the answers to it that are to come; the numbers are
-    /// those of the nodes that are to be asked again.
+    /// A release, the answers to it that are to come, and the numbers of the
+    /// nodes that are to be asked again.
     Release(Orphan, FuturesUnordered<Answer>, Vec<usize>),
+}
+
+/// Counts a job as not done for as long as it lives.
+struct Ticket(watch::Sender<usize>);
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
+    }
 }
 
 /// A lease, or what may have become one, that is to be given back.
@@ -58,6 +76,11 @@ impl Orphan {
             ttl,
         }
     }
+
+    fn request(&self) -> Request {
+        let (key, token) = (self.key.clone(), self.token.clone());
+        Request::Release { key, token }
+    }
 }
 
 impl Reaper {
@@ -70,12 +93,7 @@ impl Reaper {
             open: watch::Sender::new(0),
             hurry: watch::Sender::new(false),
         };
-        tokio::spawn(reap(
-            driver,
-            receiver,
-            reaper.open.clone(),
-            reaper.hurry.subscribe(),
-        ));
+        tokio::spawn(reap(driver, receiver, reaper.hurry.subscribe()));
         reaper
     }
 
@@ -108,10 +126,8 @@ impl Reaper {
 
     fn hand_in(&self, job: Job) {
         self.open.send_modify(|open| *open += 1);
-        if self.jobs.send(job).is_err() {
-            // The runtime has ended. The ttl is the backstop.
-            self.open.send_modify(|open| *open -= 1);
-        }
+        // When the runtime has ended nobody receives it, and the ttl is the backstop.
+        let _ = self.jobs.send((job, Ticket(self.open.clone())));
     }
 
     /// Waits until every job has been tried on every node.
@@ -121,62 +137,148 @@ impl Reaper {
     }
 }
 
-async fn reap(
-    driver: Arc<Driver>,
-    mut receiver: mpsc::UnboundedReceiver<Job>,
-    open: watch::Sender<usize>,
-    hurry: watch::Receiver<bool>,
-) {
-    let mut working = FuturesUnordered::new();
-    let mut done = false;
-    while !done || !working.is_empty() {
-        tokio::select! {
-            job = receiver.recv(), if !done => match job {
-                Some(job) => working.push(work(&driver, job, hurry.clone())),
-                None => done = true,
-            },
-            Some(()) = working.next() => open.send_modify(|open| *open -= 1),
-        }
-    }
+/// An orphan on its way to being released; done when the last node lets go of it.
+struct Case {
+    orphan: Orphan,
+    end: Instant,
+    _ticket: Ticket,
 }
 
-async fn work(driver: &Driver, job: Job, hurry: watch::Receiver<bool>) {
-    match job {
-        Job::Finish(stragglers) => stragglers.await,
-        Job::Release(orphan, mut answers, failed) => {
-            let again = |node| release(driver, node, &orphan, hurry.clone());
-            let mut releases: FuturesUnordered<_> = failed.into_iter().map(again).collect();
-            while !answers.is_empty() || !releases.is_empty() {
-                tokio::select! {
-                    Some((node, Err(_))) = answers.next() => releases.push(again(node)),
-                    Some(()) = releases.next() => {}
-                    else => {}
+async fn reap(
+    driver: Arc<Driver>,
+    mut receiver: mpsc::UnboundedReceiver<(Job, Ticket)>,
+    mut hurry: watch::Receiver<bool>,
+) {
+    let mut backlogs: Vec<Backlog> = driver.nodes().iter().map(|_| Backlog::default()).collect();
+    let mut batches = FuturesUnordered::new();
+    let mut rests = FuturesUnordered::new();
+    let mut finishing = FuturesUnordered::new();
+    let mut jobs = Vec::new();
+    let mut closed = false;
+    loop {
+        let now = Instant::now();
+        for (node, backlog) in backlogs.iter_mut().enumerate() {
+            while let Some(batch) = backlog.next(now, *hurry.borrow()) {
+                batches.push(send(&driver, node, batch));
+            }
+        }
+        let idle = batches.is_empty() && rests.is_empty() && finishing.is_empty();
+        if closed && idle && backlogs.iter().all(|backlog| backlog.waiting.is_empty()) {
+            return;
+        }
+        let rested = backlogs.iter().filter_map(Backlog::rested).min();
+        tokio::select! {
+            received = receiver.recv_many(&mut jobs, BATCH), if !closed => closed = received == 0,
+            Some((node, batch, answers)) = batches.next() => {
+                let name = driver.nodes()[node].name();
+                backlogs[node].settle(name, batch, answers, *hurry.borrow());
+            }
+            Some((case, failed)) = rests.next() => queue(&mut backlogs, case, failed),
+            Some(()) = finishing.next() => {}
+            () = tokio::time::sleep_until(rested.unwrap_or(now)), if rested.is_some() => {}
+            Ok(()) = hurry.changed() => {}
+        }
+        for (job, ticket) in jobs.drain(..) {
+            match job {
+                Job::Finish(stragglers) => finishing.push(async move {
+                    let _ticket = ticket;
+                    stragglers.await;
+                }),
+                Job::Release(orphan, answers, failed) => {
+                    let end = now + orphan.ttl.duration();
+                    let case = Arc::new(Case {
+                        orphan,
+                        end,
+                        _ticket: ticket,
+                    });
+                    match answers.is_empty() {
+                        true => queue(&mut backlogs, case, failed),
+                        false => rests.push(hear_out(case, answers, failed)),
+                    }
                 }
             }
         }
     }
 }
 
-/// Releases on one node, again and again until it answers.
-async fn release(driver: &Driver, node: usize, orphan: &Orphan, mut hurry: watch::Receiver<bool>) {
-    let Orphan { key, token, ttl } = orphan;
-    let node = &driver.nodes()[node];
-    let end = Instant::now() + ttl.duration();
-    for tries in 1.. {
-        let (key, token) = (key.clone(), token.clone());
-        let request = Request::Release { key, token };
-        let Err(error) = node.call(request, driver.node_timeout()).await else {
-            return;
-        };
-        let pause = REPEAT.delay(tries, random::number());
-        if *hurry.borrow() || Instant::now() + pause > end {
-            let (lock, token) = (orphan.key.as_str(), orphan.token.short());
-            tracing::debug!(lock, token, node = node.name(), %error, "left to its ttl");
-            return;
+fn queue(backlogs: &mut [Backlog], case: Arc<Case>, nodes: Vec<usize>) {
+    for node in nodes {
+        backlogs[node].waiting.push_back(case.clone());
+    }
+}
+
+/// Waits for the answers to a release, and says which nodes are to be asked again.
+async fn hear_out(
+    case: Arc<Case>,
+    mut answers: FuturesUnordered<Answer>,
+    mut failed: Vec<usize>,
+) -> (Arc<Case>, Vec<usize>) {
+    while let Some((node, answer)) = answers.next().await {
+        if answer.is_err() {
+            failed.push(node);
         }
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            _ = hurry.wait_for(|hurry| *hurry) => {}
+    }
+    (case, failed)
+}
+
+type Batch = Vec<Arc<Case>>;
+type Answers = Vec<Result<Reply, NodeError>>;
+
+async fn send(driver: &Driver, node: usize, batch: Batch) -> (usize, Batch, Answers) {
+    let requests = batch.iter().map(|case| case.orphan.request()).collect();
+    let call = driver.nodes()[node].call_all(requests, driver.node_timeout());
+    let answers = call.await;
+    (node, batch, answers)
+}
+
+/// What is still to be released on one node.
+#[derive(Default)]
+struct Backlog {
+    waiting: VecDeque<Arc<Case>>,
+    under_way: usize,
+    /// Failures in a row, and until when the node is left alone for them.
+    failures: u32,
+    rest: Option<Instant>,
+}
+
+impl Backlog {
+    /// What is to be sent now.
+    fn next(&mut self, now: Instant, hurry: bool) -> Option<Batch> {
+        let resting = self.rest.is_some_and(|rest| now < rest) && !hurry;
+        if resting || self.waiting.is_empty() || self.under_way == BATCHES {
+            return None;
+        }
+        self.under_way += 1;
+        let size = self.waiting.len().min(BATCH);
+        Some(self.waiting.drain(..size).collect())
+    }
+
+    /// When there will be something to send.
+    fn rested(&self) -> Option<Instant> {
+        self.rest
+            .filter(|_| !self.waiting.is_empty() && self.under_way < BATCHES)
+    }
+
+    /// Takes back what has to be repeated.
+    fn settle(&mut self, node: &str, batch: Batch, answers: Answers, hurry: bool) {
+        self.under_way -= 1;
+        let mut failed = false;
+        for (case, answer) in batch.into_iter().zip(answers) {
+            let Err(error) = answer else { continue };
+            if hurry || Instant::now() >= case.end {
+                let (lock, token) = (case.orphan.key.as_str(), case.orphan.token.short());
+                tracing::debug!(lock, token, node, %error, "left to its ttl");
+            } else {
+                self.waiting.push_back(case);
+            }
+            failed = true;
+        }
+        if failed {
+            self.failures += 1;
+            let rest = REST.delay(self.failures, random::number());
+            self.rest = Some(Instant::now() + rest);
+        } else {
+            (self.failures, self.rest) = (0, None);
         }
     }
 }
@@ -205,53 +307,5 @@ impl Drop for Unkept<'_> {
         if let Some(orphan) = self.orphan.take() {
             self.reaper.release(orphan);
         }
-    }
-}
-
-/// Requests of a decided round that are still under way: they go on so that
-/// the lease ends up on all nodes, until somebody [stops](Stragglers::stop) them.
-#[derive(Clone)]
-pub(crate) struct Stragglers {
-    slot: Arc<Mutex<Slot>>,
-}
-
-#[derive(Default)]
-struct Slot {
-    answers: Option<FuturesUnordered<Answer>>,
-    waker: Option<Waker>,
-}
-
-impl Stragglers {
-    fn new(answers: FuturesUnordered<Answer>) -> Self {
-        let answers = Some(answers);
-        let waker = None;
-        let slot = Arc::new(Mutex::new(Slot { answers, waker }));
-        Self { slot }
-    }
-
-    /// What has not been sent is not sent any more: a release may follow.
-    pub(crate) fn stop(&self) {
-        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.answers = None;
-        if let Some(waker) = slot.waker.take() {
-            waker.wake();
-        }
-    }
-}
-
-impl Future for Stragglers {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(answers) = &mut slot.answers else {
-            return Poll::Ready(());
-        };
-        if poll_out(answers, cx).is_ready() {
-            slot.answers = None;
-            return Poll::Ready(());
-        }
-        slot.waker = Some(cx.waker().clone());
-        Poll::Pending
     }
 }

@@ -6,3 +6,13 @@
 )]
 
 mod basics;
+mod blocking;
+mod connections;
+mod input;
+mod keeping;
+mod owners;
+mod processes;
+mod runs;
+mod secrets;
+mod support;
+mod teardown;

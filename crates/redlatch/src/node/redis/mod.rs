@@ -13,4 +13,6 @@
 pub(crate) mod address;
 pub(crate) mod borrowed;
 pub(crate) mod link;
+#[cfg(test)]
+mod tests;
 mod wire;
