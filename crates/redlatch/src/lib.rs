@@ -56,6 +56,7 @@ pub mod node;
 mod owner;
 mod random;
 mod reaper;
+mod run;
 mod stragglers;
 
 pub use client::Redlatch;
@@ -66,7 +67,8 @@ pub use guard::{Exported, Guard};
 pub use inspect::Inspection;
 pub use keys::KeyScheme;
 pub use lease::Lease;
-pub use mutex::{Mutex, RunError};
+pub use mutex::Mutex;
 pub use node::memory::MemoryNode;
 pub use owner::Owner;
 pub use redlatch_core as core;
+pub use run::RunError;

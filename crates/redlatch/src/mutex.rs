@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlatch_core::{Backoff, Key, Loss, Terms, Verdict};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use crate::attempt::{Attempt, attempt};
 use crate::client::Client;
-use crate::error::{ConfigError, Error, Lost, NoQuorum, Result, Timeout};
+use crate::error::{ConfigError, Error, Lost, Result, Timeout};
 use crate::guard::{Exported, Guard, Hold};
 use crate::inspect;
 use crate::lease::Cell;
@@ -136,69 +136,9 @@ impl Mutex {
     /// background.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         let plan = self.plan()?;
-        let tried = self.enter(&plan, self.attempt(&plan));
-        match tried.instrument(self.span("try_lock")).await? {
-            Taken::Guard(guard) => Ok(Some(guard)),
-            Taken::Busy => Ok(None),
-            Taken::Unavailable(error) => Err(Error::NoQuorum(error)),
-        }
-    }
-
-    /// Locks, runs `body`, and unlocks.
-    ///
-    /// The body is dropped at its next await when the lock is lost. What the
-    /// body returns is never masked by what happens to the lock afterwards.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError::Lock`] when the lock was not acquired and the body did not
-    /// run; [`RunError::Lost`] when the lock was lost; [`RunError::Body`] with
-    /// the body's own error.
-    ///
-    /// # Cancel safety
-    ///
-    /// When this is dropped, so is the body, and the lock is released in the
-    /// background.
-    ///
-    /// ```
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// # let latch = redlatch::Redlatch::in_memory().await?;
-    /// let stock = latch.mutex("sku:0001");
-    /// let left = stock
-    ///     .run(|lease| async move {
-    ///         lease.ensure_held()?; // before a step that must not be done by two
-    ///         Ok::<_, redlatch::Error>(41)
-    ///     })
-    ///     .await;
-    /// assert_eq!(left.unwrap(), 41);
-    /// # Ok::<_, redlatch::Error>(()) }).unwrap();
-    /// ```
-    pub async fn run<F, T, E>(&self, body: impl FnOnce(crate::Lease) -> F) -> Result<T, RunError<E>>
-    where
-        F: Future<Output = Result<T, E>>,
-    {
-        let guard = self.lock().await.map_err(RunError::Lock)?;
-        let lease = guard.lease();
-        let lost = lease.lost();
-        let result = tokio::select! {
-            // What the body has finished counts, also when the loss comes at the same moment.
-            biased;
-            result = body(guard.lease()) => result,
-            lost = lost => {
-                let completed = false;
-                return Err(RunError::Lost { lost, completed });
-            }
-        };
-        let released = guard.release().await;
-        match (result, released) {
-            (Err(error), _) => Err(RunError::Body(error)),
-            (Ok(_), Err(Error::Lost(lost))) => {
-                let (lost, completed) = (*lost, true);
-                Err(RunError::Lost { lost, completed })
-            }
-            // A release that too few nodes answered is repeated in the background.
-            (Ok(value), _) => Ok(value),
-        }
+        let once = Some(Instant::now());
+        let tried = self.acquire(&plan, once);
+        tried.instrument(self.span("try_lock")).await
     }
 
     /// Takes charge of a lease that another process has
@@ -248,66 +188,71 @@ impl Mutex {
         let start = Instant::now();
         // A time beyond what the clock can say is no limit.
         let deadline = timeout.and_then(|timeout| start.checked_add(timeout));
-        let acquire = async {
-            let mut refusals = 0;
-            let mut outage: Option<Instant> = None;
-            loop {
-                match self.attempt(&plan).await? {
-                    Taken::Guard(guard) => return Ok(Taken::Guard(guard)),
-                    Taken::Busy => outage = None,
-                    Taken::Unavailable(error) => {
-                        let since = *outage.get_or_insert(start);
-                        let patience = self.client.settings.outage_patience;
-                        if since.elapsed() >= patience || is_past(deadline) {
-                            return Err(Error::NoQuorum(error));
-                        }
-                    }
-                }
-                if is_past(deadline) {
-                    return Ok(Taken::Busy);
-                }
-                refusals += 1;
-                let pause = Instant::now() + RETRY.delay(refusals, random::number());
-                tokio::time::sleep_until(deadline.map_or(pause, |end| pause.min(end))).await;
-            }
-        };
-        match self.enter(&plan, acquire).await? {
-            Taken::Guard(guard) => Ok(guard),
-            Taken::Unavailable(error) => Err(Error::NoQuorum(error)),
-            Taken::Busy => {
-                let (driver, key) = (&self.client.driver, plan.key);
-                let held = inspect::inspect(driver, &self.name, key).await;
-                Err(Error::Timeout(Box::new(Timeout {
-                    name: self.name.clone(),
-                    waited: start.elapsed(),
-                    holder: held.ok().flatten().map(|held| held.holder),
-                })))
-            }
+        if let Some(guard) = self.acquire(&plan, deadline).await? {
+            return Ok(guard);
         }
+        let waited = start.elapsed();
+        let held = inspect::inspect(&self.client.driver, &self.name, plan.key).await;
+        Err(Error::Timeout(Box::new(Timeout {
+            name: self.name.clone(),
+            waited,
+            holder: held.ok().flatten().map(|held| held.holder),
+        })))
     }
 
-    /// Acquires, unless the owner has the lock already.
-    async fn enter(
-        &self,
-        plan: &Plan,
-        acquire: impl Future<Output = Result<Taken>>,
-    ) -> Result<Taken> {
+    /// Acquires the lock, or finds that its owner has it already. Nothing when
+    /// it is still somebody else's at the deadline.
+    async fn acquire(&self, plan: &Plan, deadline: Option<Instant>) -> Result<Option<Guard>> {
         let Some(owner) = &self.owner else {
-            return acquire.await;
+            return self.contend(plan, deadline).await;
         };
+        // One task of an owner contends at a time; the others then share what it got.
         let place = owner.place(&plan.key);
-        let mut place = place.lock().await;
+        let mut place = match deadline {
+            None => place.lock().await,
+            Some(deadline) => match timeout_at(deadline, place.lock()).await {
+                Ok(place) => place,
+                Err(_) => return Ok(None),
+            },
+        };
         if let Some(hold) = owner::again(&place) {
-            return Ok(Taken::Guard(Guard::new(hold)));
+            return Ok(Some(Guard::new(hold)));
         }
-        let taken = acquire.await?;
-        if let Taken::Guard(guard) = &taken {
+        let guard = self.contend(plan, deadline).await?;
+        if let Some(guard) = &guard {
             *place = guard.downgrade();
         }
-        Ok(taken)
+        Ok(guard)
     }
 
-    async fn attempt(&self, plan: &Plan) -> Result<Taken> {
+    /// Makes attempt after attempt, one at least, until the deadline.
+    async fn contend(&self, plan: &Plan, deadline: Option<Instant>) -> Result<Option<Guard>> {
+        let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let mut refusals = 0;
+        let mut outage: Option<Instant> = None;
+        loop {
+            let tried = Instant::now();
+            match self.attempt(plan).await? {
+                Attempt::Won(cell, stragglers) => {
+                    let hold = Hold::new(self.client.clone(), cell, stragglers);
+                    return Ok(Some(Guard::new(hold)));
+                }
+                Attempt::Busy if is_over() => return Ok(None),
+                Attempt::Busy => outage = None,
+                Attempt::Unavailable(error) => {
+                    let since = *outage.get_or_insert(tried);
+                    if is_over() || since.elapsed() >= self.client.settings.outage_patience {
+                        return Err(Error::NoQuorum(error));
+                    }
+                }
+            }
+            refusals += 1;
+            let pause = Instant::now() + RETRY.delay(refusals, random::number());
+            tokio::time::sleep_until(deadline.map_or(pause, |end| pause.min(end))).await;
+        }
+    }
+
+    async fn attempt(&self, plan: &Plan) -> Result<Attempt> {
         self.client.ensure_open()?;
         let Client {
             driver,
@@ -316,15 +261,8 @@ impl Mutex {
             ..
         } = &*self.client;
         let token = settings.token(self.note.as_deref())?;
-        let tried = attempt(driver, reaper, &self.name, &plan.key, token, plan.terms).await;
-        Ok(match tried {
-            Attempt::Won(cell, stragglers) => {
-                let hold = Hold::new(self.client.clone(), cell, stragglers);
-                Taken::Guard(Guard::new(hold))
-            }
-            Attempt::Busy => Taken::Busy,
-            Attempt::Unavailable(error) => Taken::Unavailable(error),
-        })
+        let (name, key) = (&self.name, &plan.key);
+        Ok(attempt(driver, reaper, name, key, token, plan.terms).await)
     }
 
     /// What is to be done, when all of it makes sense.
@@ -366,51 +304,4 @@ impl fmt::Debug for Mutex {
 struct Plan {
     key: Key,
     terms: Terms,
-}
-
-enum Taken {
-    Guard(Guard),
-    Busy,
-    Unavailable(Box<NoQuorum>),
-}
-
-fn is_past(deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|deadline| Instant::now() >= deadline)
-}
-
-/// Why [`Mutex::run`] did not return what its body returned.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum RunError<E> {
-    /// The lock was not acquired, and the body did not run.
-    Lock(Error),
-    /// The lock was lost. Somebody else may have worked at the same time.
-    Lost {
-        /// Why.
-        lost: Lost,
-        /// Whether the body had come to its end; otherwise it was dropped.
-        completed: bool,
-    },
-    /// The body's own error.
-    Body(E),
-}
-
-impl<E: fmt::Display> fmt::Display for RunError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lock(error) => error.fmt(f),
-            Self::Lost { lost, .. } => lost.fmt(f),
-            Self::Body(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<E: std::error::Error + 'static> std::error::Error for RunError<E> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Lock(error) => error.source(),
-            Self::Lost { .. } => None,
-            Self::Body(error) => error.source(),
-        }
-    }
 }

@@ -65,6 +65,25 @@ async fn tasks_of_one_owner_that_lock_at_the_same_time_share_one_lease() {
 }
 
 #[tokio::test]
+async fn an_owners_waiting_task_does_not_hold_up_one_that_will_not_wait() {
+    let server = RedisServer::start();
+    let latch = client(&server).await;
+    let _held = latch.mutex("stock").lock().await.unwrap();
+    let worker = latch.owner("a");
+    let mutex = worker.mutex("stock");
+    let waiting = tokio::spawn({
+        let mutex = mutex.clone();
+        async move { mutex.lock().await }
+    });
+    let before = server.calls("set");
+    eventually("it contends", || server.calls("set") > before).await;
+    assert!(mutex.try_lock().await.unwrap().is_none());
+    let soon = Duration::from_millis(10);
+    assert!(mutex.lock_timeout(soon).await.unwrap_err().is_timeout());
+    waiting.abort();
+}
+
+#[tokio::test]
 async fn an_owner_whose_lease_was_lost_gets_a_new_one() {
     let server = RedisServer::start();
     let latch = client(&server).await;
