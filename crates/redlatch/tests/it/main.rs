@@ -7,11 +7,17 @@
 
 mod basics;
 mod blocking;
+mod cancel;
 mod connections;
+mod faults;
 mod input;
 mod keeping;
+mod lease;
 mod owners;
+mod ownership;
 mod processes;
+mod quorum;
+mod refusing;
 mod runs;
 mod secrets;
 mod support;
