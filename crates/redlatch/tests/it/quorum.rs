@@ -231,6 +231,27 @@ async fn with_three_of_five_frozen_the_others_grants_are_given_back() {
 }
 
 #[tokio::test]
+async fn an_outage_is_counted_from_its_own_beginning() {
+    let server = RedisServer::start();
+    let proxy = server.proxy();
+    let patience = Duration::from_secs(3);
+    let latch = patient([proxy.url()]).outage_patience(patience);
+    let latch = latch.build().await.unwrap();
+    let guard = latch.mutex("job").lock().await.unwrap();
+
+    let job = latch.mutex("job");
+    let waiting = tokio::spawn(async move { job.lock().await });
+    // It has waited, in vain but without an outage, for longer than its patience.
+    tokio::time::sleep(patience + Duration::from_millis(200)).await;
+    proxy.cut();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!waiting.is_finished(), "{:?}", waiting.await);
+    proxy.heal();
+    drop(guard);
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_vote_that_is_not_won_gives_back_what_it_got() {
     let fleet = Fleet::start(5);
     let proxies = fleet.proxies();
