@@ -13,6 +13,7 @@ mod faults;
 mod input;
 mod keeping;
 mod lease;
+mod lost_replies;
 mod owners;
 mod ownership;
 mod processes;

@@ -7,7 +7,7 @@ use redis::aio::ConnectionLike;
 use redlatch_core::Request;
 use tokio::time::timeout;
 
-use super::wire::{self, Trouble};
+use super::wire::{self, Before, Trouble};
 use crate::node::{Call, CallAll, Node, NodeError, Ready};
 
 /// A node behind a connection that is not ours: it may reconnect behind our
@@ -32,7 +32,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Node for Borrowed<C> {
         let mut connection = self.connection.clone();
         Box::pin(async move {
             // The connection may send a request again on its own.
-            let sent = wire::send(&mut connection, &request, true);
+            let sent = wire::send(&mut connection, &request, Before::Unknown);
             flatten(limit, timeout(limit, sent).await)
         })
     }

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::Address;
-use super::wire::{self, Trouble};
+use super::wire::{self, Before, Trouble};
 use crate::node::{Call, CallAll, Node, NodeError, NodeErrorKind, Ready};
 use crate::random;
 
@@ -103,10 +103,12 @@ impl Node for Link {
         Box::pin(async move {
             loop {
                 let mut live = turn.live().await?;
-                let sent = wire::send(&mut live.connection, &request, turn.again);
+                let before = turn.before(&live);
+                let sent = wire::send(&mut live.connection, &request, before);
                 if let Some(result) = turn.judge(live.number, sent).await {
                     return result;
                 }
+                turn.spend(live);
             }
         })
     }
@@ -123,6 +125,7 @@ impl Node for Link {
                 if let Some(result) = turn.judge(live.number, sent).await {
                     break result;
                 }
+                turn.spend(live);
             };
             result.unwrap_or_else(|error| vec![Err(error); requests.len()])
         })
@@ -147,8 +150,8 @@ impl Link {
             state: self.state.clone(),
             limit,
             deadline: Instant::now() + limit,
-            again: false,
             spent: 0,
+            first: None,
         }
     }
 }
@@ -159,10 +162,10 @@ struct Turn {
     state: watch::Receiver<State>,
     limit: Duration,
     deadline: Instant,
-    /// Whether the request may have been carried out already.
-    again: bool,
     /// The number of the last connection that broke under this call.
     spent: u64,
+    /// The server behind the first connection that broke under this call.
+    first: Option<String>,
 }
 
 impl Turn {
@@ -189,6 +192,23 @@ impl Turn {
         }
     }
 
+    /// What is known of this call's request, about to be sent over `live`.
+    fn before(&self, live: &Live) -> Before {
+        match &self.first {
+            _ if self.spent == 0 => Before::Unsent,
+            Some(first) if live.identity.as_ref() == Some(first) => Before::UnknownHere,
+            _ => Before::Unknown,
+        }
+    }
+
+    /// This connection broke, and the reply with it, if there was one.
+    fn spend(&mut self, live: Live) {
+        if self.spent == 0 {
+            self.first = live.identity;
+        }
+        self.spent = live.number;
+    }
+
     /// Waits for what a connection answers; nothing when the call is to be
     /// repeated on the next connection.
     async fn judge<T>(
@@ -209,8 +229,6 @@ impl Turn {
             Ok(Err(Trouble::Gone(error))) => {
                 tracing::debug!(node = self.shared.address.name(), %error, "connection broke");
                 self.shared.give_up(number);
-                self.again = true;
-                self.spent = number;
                 None
             }
             Err(_) => {

@@ -32,13 +32,22 @@ pub(super) enum Trouble {
     Error(NodeError),
 }
 
+/// What became of the same request when it was sent before, perhaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// It was not sent before.
+    Unsent,
+    /// It may have been carried out, perhaps by another run of the server.
+    Unknown,
+    /// It may have been carried out, and if so by the same run of the server.
+    UnknownHere,
+}
+
 /// Sends one request and reads the reply.
-///
-/// `again` says that the request may have been carried out before.
 pub(super) async fn send<C: ConnectionLike>(
     connection: &mut C,
     request: &Request,
-    again: bool,
+    before: Before,
 ) -> Result<Reply, Trouble> {
     let value = match command(request, Form::Hash).query_async(connection).await {
         // The server forgot its scripts: it was restarted, or told to.
@@ -49,7 +58,7 @@ pub(super) async fn send<C: ConnectionLike>(
         value => value.map_err(trouble)?,
     };
     match (request, reply(request, value).map_err(Trouble::Error)?) {
-        (Request::Acquire { key, token, .. }, Reply::Held) if again => {
+        (Request::Acquire { key, token, .. }, Reply::Held) if before != Before::Unsent => {
             // Held, perhaps by this very request when it was sent first.
             let held: Value = cmd("GET")
                 .arg(key.as_str())
@@ -63,6 +72,13 @@ pub(super) async fn send<C: ConnectionLike>(
                 }
                 _ => Ok(Reply::Held),
             }
+        }
+        // Gone, by this very request when it was sent first: a lease that its
+        // holder gives back has time left, and the server has forgotten nothing.
+        (Request::Release { .. }, Reply::Missing | Reply::Foreign)
+            if before == Before::UnknownHere =>
+        {
+            Ok(Reply::Released)
         }
         (_, reply) => Ok(reply),
     }
