@@ -200,9 +200,10 @@ fn attend(
 async fn renew(driver: &Driver, batch: Vec<(Arc<Cell>, Ttl)>) -> impl Stream + use<> {
     let sent = driver.now();
     let requests: Vec<_> = batch.iter().map(|(cell, ttl)| cell.extend(*ttl)).collect();
-    // There is more time than for an acquire: the lease still has two thirds.
+    // More time than an acquire has, but less than lies between two tries: a mute
+    // connection is replaced after three of them, while there is a lease to renew.
     let shortest = batch.iter().map(|(_, ttl)| ttl.duration()).min();
-    let limit = shortest.unwrap_or_default() / 5;
+    let limit = shortest.unwrap_or_default() / 12;
     let nodes = driver.nodes();
     let mut answers: FuturesUnordered<_> = nodes
         .iter()

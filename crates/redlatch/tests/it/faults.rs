@@ -192,3 +192,18 @@ async fn mute_connections_to_all_nodes_are_replaced() {
     assert!(proxies.iter().all(|proxy| proxy.accepted() > 1));
     eventually("no key", || are_empty(&fleet)).await;
 }
+
+#[tokio::test]
+async fn a_lease_outlives_a_connection_that_falls_mute() {
+    let server = RedisServer::start();
+    let proxy = server.proxy();
+    let latch = patient([proxy.url()]).node_timeout(Duration::from_millis(50));
+    let latch = latch.build().await.unwrap();
+    let job = latch.mutex("job").ttl(Duration::from_secs(6));
+    let guard = job.lock().await.unwrap();
+    proxy.mute();
+    proxy.heal();
+    renewals(&server, 1).await;
+    guard.release().await.unwrap();
+    assert!(server.keys().is_empty());
+}
