@@ -42,8 +42,9 @@ impl KeyScheme {
         }
     }
 
-    /// The key of the lock with this name, or why there can be no such lock.
-    pub(crate) fn key(&self, name: &str) -> Result<Key, ConfigError> {
+    /// The key under which nodes store the lock with this name, for people who
+    /// look there, or why there can be no such lock.
+    pub fn key(&self, name: &str) -> Result<Key, ConfigError> {
         if name.is_empty() {
             return Err(ConfigError::EmptyName);
         }
