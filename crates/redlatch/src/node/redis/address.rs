@@ -17,8 +17,10 @@ pub(crate) struct Address {
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
     /// The only authorities that are trusted, in PEM; those of the system when missing.
+    #[cfg(feature = "tls")]
     pub(crate) root: Option<Vec<u8>>,
     /// Our own certificate and its key, in PEM, for servers that ask for one.
+    #[cfg(feature = "tls")]
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
