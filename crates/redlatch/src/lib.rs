@@ -72,3 +72,8 @@ pub use node::memory::MemoryNode;
 pub use owner::Owner;
 pub use redlatch_core as core;
 pub use run::RunError;
+
+/// The README's programs compile: rustdoc tries them.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
