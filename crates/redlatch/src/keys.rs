@@ -21,7 +21,8 @@ pub enum KeyScheme {
     Yii2 {
         /// The component's `keyPrefix`.
         prefix: String,
-        /// The class, which takes part in the key: `yii\redis\Mutex` unless it was extended.
+        /// The class, which takes part in the key: `yii\redis\Mutex`, also for one
+        /// that extends it, unless that computes its keys itself.
         class: String,
     },
 }
