@@ -2,7 +2,10 @@
 //!
 //! A blocking client brings a small runtime of its own, on a thread of its own,
 //! so leases are renewed while the caller works. Use it from threads; from
-//! async code use the async API (calls here then fail with a clear error).
+//! async code use the async API.
+//!
+//! Each call fails as its namesake in the async API does, and in async code
+//! with [`ConfigError::BlockingInAsync`].
 //!
 //! ```no_run
 //! # fn main() -> redlatch::Result<()> {

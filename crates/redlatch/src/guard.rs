@@ -131,6 +131,10 @@ pub struct Exported {
 
 impl Exported {
     /// From the token that another process has exported.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when the text can't be a token.
     pub fn new(token: &str) -> Result<Self> {
         let token = Token::parse(token).map_err(ConfigError::from)?;
         Ok(Self { token })

@@ -44,7 +44,11 @@ impl KeyScheme {
     }
 
     /// The key under which nodes store the lock with this name, for people who
-    /// look there, or why there can be no such lock.
+    /// look there.
+    ///
+    /// # Errors
+    ///
+    /// When no lock can have this name: it is empty, too long or reserved.
     pub fn key(&self, name: &str) -> Result<Key, ConfigError> {
         if name.is_empty() {
             return Err(ConfigError::EmptyName);

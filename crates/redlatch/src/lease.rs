@@ -48,6 +48,10 @@ impl Lease {
 
     /// Fails when the lease is lost. Call it before a step that must not be
     /// done by two; it costs no round trip.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`](crate::Error::Lost), with the reason.
     pub fn ensure_held(&self) -> Result<()> {
         match self.cell.loss() {
             None => Ok(()),
