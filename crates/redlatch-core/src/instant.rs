@@ -27,6 +27,11 @@ impl Instant {
         }
     }
 
+    /// The time of day, in milliseconds since 1970.
+    pub fn unix_millis(self) -> u64 {
+        self.real_nanos / 1_000_000
+    }
+
     /// The time that has passed since `earlier`: never less than either clock says.
     pub fn since(self, earlier: Instant) -> Duration {
         let boot = self.boot_nanos.saturating_sub(earlier.boot_nanos);

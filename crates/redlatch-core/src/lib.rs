@@ -14,6 +14,7 @@
 //! | [`request`] | all that is ever said to a node, and all that it answers |
 //! | [`rules`] | what a node does with a request: the reference that the Lua scripts translate |
 //! | [`round`] | one attempt over all nodes: replies in, verdict out |
+//! | [`fence`] | ballots and fences: numbers that grow with every new holder |
 //! | [`lease`] | when a lease is renewed, and when it is lost |
 //! | [`validity`] | ttl, drift, and how much of a lease is left |
 //! | [`instant`] | a point in time on the holder's own clock |
@@ -21,6 +22,7 @@
 //! | [`backoff`] | how long a refused contender waits before it tries again |
 
 pub mod backoff;
+pub mod fence;
 pub mod instant;
 pub mod lease;
 pub mod request;
@@ -30,10 +32,11 @@ pub mod token;
 pub mod validity;
 
 pub use backoff::Backoff;
+pub use fence::{Ballot, Fence};
 pub use instant::Instant;
 pub use lease::{Lease, Loss, Step, Terms};
-pub use request::{Holder, Key, Reply, Request};
+pub use request::{GuardOrder, GuardView, Holder, Key, Reply, Request};
 pub use round::{Round, Verdict, Vote};
-pub use rules::NodeState;
+pub use rules::{NodeState, Policy, Scene};
 pub use token::{Owner, Token};
 pub use validity::Ttl;

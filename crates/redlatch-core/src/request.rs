@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::fence::Ballot;
 use crate::token::{Owner, Token};
 use crate::validity::Ttl;
 
@@ -49,6 +50,9 @@ pub enum Request {
         token: Token,
         /// How long the lease is.
         ttl: Ttl,
+        /// What the lease is to be fenced with; nothing for a plain lock, which
+        /// has no fence and is not protected from nodes that forget.
+        ballot: Option<Ballot>,
     },
     /// Let the lease run for at least `ttl` from now.
     Extend {
@@ -58,6 +62,22 @@ pub enum Request {
         token: Token,
         /// How long it shall go on at least.
         ttl: Ttl,
+        /// Whether the lock is a plain one.
+        plain: bool,
+    },
+    /// Take the lock up again on a node that has lost it, while a quorum of
+    /// the others has just confirmed that it is held. Never counts towards a quorum.
+    Rejoin {
+        /// The lock.
+        key: Key,
+        /// Names the lease.
+        token: Token,
+        /// How long it shall go on.
+        ttl: Ttl,
+        /// The ballot that the lease was won with.
+        born: Ballot,
+        /// A new one, higher than what the node may have granted since.
+        ballot: Ballot,
     },
     /// Give the lock back.
     Release {
@@ -65,6 +85,9 @@ pub enum Request {
         key: Key,
         /// Names the lease.
         token: Token,
+        /// The highest ballot that was ever sent for this token; nothing for a
+        /// plain lock. Whatever of it is still on its way comes too late then.
+        ballot: Option<Ballot>,
     },
     /// Take the lock away from whoever holds it.
     Force {
@@ -76,28 +99,54 @@ pub enum Request {
         /// The lock.
         key: Key,
     },
+    /// Look after the restart guard.
+    Guard(GuardOrder),
 }
 
 impl Request {
-    /// The lock that this is about.
-    pub fn key(&self) -> &Key {
+    /// The lock that this is about, if it is about one.
+    pub fn key(&self) -> Option<&Key> {
         match self {
             Self::Acquire { key, .. }
             | Self::Extend { key, .. }
+            | Self::Rejoin { key, .. }
             | Self::Release { key, .. }
             | Self::Force { key }
-            | Self::Inspect { key } => key,
+            | Self::Inspect { key } => Some(key),
+            Self::Guard(_) => None,
         }
     }
+}
+
+/// What an administrator wants of a node's restart guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GuardOrder {
+    /// Say how it stands.
+    Read,
+    /// Grant at once: this node is known to have forgotten nothing, because
+    /// it never held anything, or every lease has ended.
+    AssumeFresh,
+    /// Belong to the deployment that the client names from now on, after a quarantine.
+    Reconfigure,
 }
 
 /// What a node answers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reply {
-    /// To [`Acquire`](Request::Acquire): the key is yours.
+    /// To [`Acquire`](Request::Acquire) and [`Rejoin`](Request::Rejoin): the key is yours.
     Granted,
-    /// To [`Acquire`](Request::Acquire): somebody has it.
-    Held,
+    /// To the same: somebody has it. A plain lock is not told who.
+    Held(Option<Holder>),
+    /// To the same: the ballot is not high enough.
+    Low {
+        /// It must be higher than this.
+        seen: Ballot,
+        /// The node's clock, in milliseconds.
+        now: u64,
+    },
+    /// To the same: the ballot is too far ahead of the node's clock, which
+    /// shows this many milliseconds.
+    Future(u64),
     /// To [`Extend`](Request::Extend): done.
     Extended,
     /// To [`Release`](Request::Release) and [`Force`](Request::Force): the key was there and is gone.
@@ -106,8 +155,30 @@ pub enum Reply {
     Missing,
     /// The key is there, but names another lease or none at all.
     Foreign,
+    /// To [`Rejoin`](Request::Rejoin): the lock was taken away by force since the lease was won.
+    Forced,
     /// To [`Inspect`](Request::Inspect): this is who holds it.
     Holder(Holder),
+    /// To [`Guard`](Request::Guard): how it stands. Nothing when there is none.
+    Guard(Option<GuardView>),
+    /// The node may have forgotten leases that are still valid, and grants
+    /// nothing until they have all run out.
+    Quarantined(Duration),
+    /// The node's clock is behind what the node has seen, by this much.
+    ClockBehind(Duration),
+    /// The node belongs to another deployment, which is named here.
+    Mismatch(String),
+    /// The node allows no ttl longer than this.
+    TtlTooLong(Duration),
+}
+
+/// How a node's restart guard stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct GuardView {
+    /// The deployment that the node belongs to.
+    pub deployment: String,
+    /// How long the node will still grant nothing.
+    pub quarantine: Duration,
 }
 
 /// Who holds a lock, as a node stores it.
@@ -118,6 +189,9 @@ pub struct Holder {
     pub value: Option<Vec<u8>>,
     /// How long the key still lives; nothing when it never expires.
     pub remaining: Option<Duration>,
+    /// The highest ballot that the node has granted in the lock's slot. The
+    /// holder's own, or that of a lock that shares the slot; zero when unknown.
+    pub ballot: Ballot,
 }
 
 impl Holder {
@@ -139,6 +213,7 @@ impl fmt::Debug for Holder {
             .field("token", &self.token())
             .field("owner", &self.owner())
             .field("remaining", &self.remaining)
+            .field("ballot", &self.ballot)
             .finish()
     }
 }

@@ -10,6 +10,7 @@ use crate::request::Reply;
 pub struct Round {
     nodes: u32,
     granted: u32,
+    again: u32,
     refused: u32,
     failed: u32,
     /// One bit a node: a reply that comes twice must not count twice.
@@ -21,6 +22,8 @@ pub struct Round {
 pub enum Vote {
     /// The node did what it was asked to.
     Granted,
+    /// The node would, for another ballot.
+    Again,
     /// The node said no.
     Refused,
     /// The node gave no usable answer: out of reach, too slow, broken.
@@ -30,8 +33,15 @@ pub enum Vote {
 impl From<&Reply> for Vote {
     fn from(reply: &Reply) -> Self {
         match reply {
-            Reply::Granted | Reply::Extended | Reply::Released => Self::Granted,
-            Reply::Held | Reply::Missing | Reply::Foreign | Reply::Holder(_) => Self::Refused,
+            Reply::Granted | Reply::Extended | Reply::Released | Reply::Guard(_) => Self::Granted,
+            Reply::Low { .. } | Reply::Future(_) => Self::Again,
+            Reply::Held(_) | Reply::Missing | Reply::Foreign | Reply::Forced | Reply::Holder(_) => {
+                Self::Refused
+            }
+            Reply::Quarantined(_)
+            | Reply::ClockBehind(_)
+            | Reply::Mismatch(_)
+            | Reply::TtlTooLong(_) => Self::Failed,
         }
     }
 }
@@ -43,6 +53,8 @@ pub enum Verdict {
     Open,
     /// A quorum has granted.
     Won,
+    /// No quorum has granted this ballot, but one would grant another.
+    Again,
     /// So many nodes refused that no quorum is possible, whatever the others say.
     Refused,
     /// So many nodes failed that no quorum is possible, whatever the others say.
@@ -66,6 +78,7 @@ impl Round {
         Self {
             nodes: nodes as u32,
             granted: 0,
+            again: 0,
             refused: 0,
             failed: 0,
             voted: 0,
@@ -85,6 +98,7 @@ impl Round {
             self.voted |= bit;
             match vote {
                 Vote::Granted => self.granted += 1,
+                Vote::Again => self.again += 1,
                 Vote::Refused => self.refused += 1,
                 Vote::Failed => self.failed += 1,
             }
@@ -96,16 +110,21 @@ impl Round {
     pub fn verdict(&self) -> Verdict {
         let quorum = Self::quorum(self.nodes as usize) as u32;
         let spare = self.nodes - quorum;
+        let pending = self.nodes - self.voted.count_ones();
         if self.granted >= quorum {
             Verdict::Won
+        } else if self.granted + pending >= quorum {
+            Verdict::Open
+        } else if self.granted + self.again >= quorum {
+            Verdict::Again
+        } else if self.granted + self.again + pending >= quorum {
+            Verdict::Open
         } else if self.refused > spare {
             Verdict::Refused
         } else if self.failed > spare {
             Verdict::Unavailable
-        } else if self.refused + self.failed > spare {
-            Verdict::Mixed
         } else {
-            Verdict::Open
+            Verdict::Mixed
         }
     }
 
@@ -121,6 +140,6 @@ impl Round {
 
     /// Whether every node has answered or failed.
     pub fn is_complete(&self) -> bool {
-        self.granted + self.refused + self.failed == self.nodes
+        self.voted.count_ones() == self.nodes
     }
 }

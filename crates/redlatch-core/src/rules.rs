@@ -1,20 +1,28 @@
 //! What a node does with a request.
 //!
-//! This is the reference. The memory node runs it as it stands; the Lua scripts
-//! in `redlatch` are its translation, and a property test there holds a real
-//! Redis against it, reply by reply.
+//! This is the reference. The memory node runs it as it stands, the model
+//! checker explores it, and the Lua scripts in `redlatch` are its translation:
+//! a property test there holds a real Redis against it, reply by reply.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::request::{Holder, Key, Reply, Request};
+use crate::fence::{Ballot, slot};
+use crate::request::{GuardOrder, GuardView, Holder, Key, Reply, Request};
 use crate::token::Token;
 use crate::validity::Ttl;
 
-/// All that a node remembers.
+/// All that a node remembers. What a restart may take away is all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeState {
     keys: BTreeMap<Key, Stored>,
+    /// The highest ballot granted in each slot.
+    ballots: BTreeMap<u16, Ballot>,
+    /// For slots in which a lock was taken away by force: the ballot just above
+    /// all that had been granted there.
+    forced: BTreeMap<u16, Ballot>,
+    guard: Option<Guard>,
 }
 
 /// What is stored under one key.
@@ -27,36 +35,184 @@ pub struct Stored {
     pub last_millisecond: Option<u64>,
 }
 
+/// The restart guard: how a node finds out that it may have forgotten something.
+///
+/// It is stored beside the locks and names the run of the server that wrote it.
+/// When a server finds none, or that of another run, it was restarted, emptied,
+/// rolled back or promoted: it may have forgotten leases that are still valid.
+/// It then grants nothing until every lease it may have forgotten has run out,
+/// and no ballot that could be as low as one of theirs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Guard {
+    /// The run of the server that this was written in.
+    pub run: Arc<str>,
+    /// When the node may grant again, in milliseconds of its own clock.
+    pub armed: u64,
+    /// How long the quarantine before that was to last.
+    pub quarantine: u64,
+    /// Above every ballot that the node may have forgotten.
+    pub floor: Ballot,
+    /// The longest ttl that the node allows.
+    pub max_ttl: Ttl,
+    /// The deployment that the node belongs to.
+    pub deployment: Arc<str>,
+}
+
+/// What clients of a guarded deployment tell every node about it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    /// The deployment's name, number of nodes and longest ttl. A client that
+    /// was given only some of the nodes, or counts on shorter leases, names
+    /// another, and is refused instead of locking beside the others.
+    pub deployment: Arc<str>,
+    /// The longest ttl that a node is to allow when it begins.
+    pub max_ttl: Ttl,
+}
+
+/// How long a node that may have forgotten something grants nothing: longer
+/// than the longest lease can be valid, by more than clocks can differ.
+pub fn quarantine(max_ttl: Ttl) -> u64 {
+    max_ttl.millis() + max_ttl.millis().div_ceil(10) + 1000
+}
+
+/// How far a ballot may be ahead of a node's clock: half a quarantine, and ten
+/// seconds at most, so that no ballot reaches the floor of a node that forgets it.
+pub fn tolerance(max_ttl: Option<Ttl>) -> u64 {
+    max_ttl.map_or(10_000, |max_ttl| (quarantine(max_ttl) / 2).min(10_000))
+}
+
+/// The server at the time of a request: its clock, which run it is, and what
+/// the client wants guarded, if anything.
+#[derive(Clone, Debug)]
+pub struct Scene<'a> {
+    /// The node's own clock, in milliseconds since 1970.
+    pub now: u64,
+    /// Names this run of the server: new after every restart and promotion.
+    pub run: &'a Arc<str>,
+    /// What the restart guard is to hold; nothing when it is off.
+    pub policy: Option<&'a Policy>,
+}
+
 impl NodeState {
-    /// Does what `request` asks for. `now` is the node's own clock, in milliseconds.
-    pub fn apply(&mut self, request: &Request, now: u64) -> Reply {
-        self.expire(request.key(), now);
+    /// Does what `request` asks for.
+    pub fn apply(&mut self, request: &Request, scene: &Scene<'_>) -> Reply {
+        let now = scene.now;
+        if let Some(key) = request.key() {
+            self.expire(key, now);
+        }
         match request {
-            Request::Acquire { key, token, ttl } => self.acquire(key, token, *ttl, now),
-            Request::Extend { key, token, ttl } => self.extend(key, token, *ttl, now),
-            Request::Release { key, token } => self.release(key, token),
+            Request::Acquire {
+                key,
+                token,
+                ttl,
+                ballot: None,
+            } => self.acquire_plain(key, token, *ttl, now),
+            Request::Acquire {
+                key,
+                token,
+                ttl,
+                ballot: Some(ballot),
+            } => self.acquire(key, token, *ttl, *ballot, None, scene),
+            Request::Rejoin {
+                key,
+                token,
+                ttl,
+                born,
+                ballot,
+            } => self.acquire(key, token, *ttl, *ballot, Some(*born), scene),
+            Request::Extend {
+                key,
+                token,
+                ttl,
+                plain,
+            } => {
+                let checked = if *plain { None } else { self.check(scene) };
+                checked.unwrap_or_else(|| self.extend(key, token, *ttl, now))
+            }
+            Request::Release { key, token, ballot } => self.release(key, token, *ballot, scene),
             Request::Force { key } => self.force(key),
             Request::Inspect { key } => self.inspect(key, now),
+            Request::Guard(order) => self.look_after_guard(*order, scene),
         }
     }
 
-    fn acquire(&mut self, key: &Key, token: &Token, ttl: Ttl, now: u64) -> Reply {
+    /// The restart guard. Says why nothing is granted or confirmed, if so.
+    fn check(&mut self, scene: &Scene<'_>) -> Option<Reply> {
+        let policy = scene.policy?;
+        let same_run = |guard: &Guard| guard.run == *scene.run;
+        if !self.guard.as_ref().is_some_and(same_run) {
+            let new = Guard::quarantined(self.guard.take(), scene, policy);
+            self.guard = Some(new);
+        }
+        let guard = self.guard.as_mut()?;
+        if guard.deployment != policy.deployment {
+            return Some(Reply::Mismatch(guard.deployment.to_string()));
+        }
+        // The node's clock was stepped back: it must not wait for ever.
+        guard.armed = guard.armed.min(scene.now + guard.quarantine);
+        let left = guard.armed.saturating_sub(scene.now);
+        (left > 0).then(|| Reply::Quarantined(Duration::from_millis(left)))
+    }
+
+    /// Grants the lock, for the first time or, when `born` says with which
+    /// ballot it was won, again to the same lease.
+    fn acquire(
+        &mut self,
+        key: &Key,
+        token: &Token,
+        ttl: Ttl,
+        ballot: Ballot,
+        born: Option<Ballot>,
+        scene: &Scene<'_>,
+    ) -> Reply {
+        if let Some(refusal) = self.check(scene) {
+            return refusal;
+        }
+        let guard = self.guard.as_ref().filter(|_| scene.policy.is_some());
+        let max_ttl = guard.map(|guard| guard.max_ttl);
+        if let Some(max_ttl) = max_ttl.filter(|max_ttl| ttl > *max_ttl) {
+            return Reply::TtlTooLong(max_ttl.duration());
+        }
+        let floor = guard.map_or(Ballot::default(), |guard| guard.floor);
+        let seen = self.ballots.get(&slot(key)).copied().unwrap_or_default();
+        let seen = seen.max(floor);
+        let limit = Ballot::at(scene.now + tolerance(max_ttl), 0);
+        // This node's clock is wrong, and only its own: no proposal can help.
+        if seen > limit {
+            let by = seen.millis().saturating_sub(limit.millis());
+            return Reply::ClockBehind(Duration::from_millis(by));
+        }
+        if ballot > limit {
+            return Reply::Future(scene.now);
+        }
         match self.keys.get(key) {
-            // A resend: the first reply was lost. The lease is not lengthened,
-            // because its holder counts from the first request.
-            Some(stored) if stored.is(token) => Reply::Granted,
+            // A resend, or the same lease proposed again with a higher ballot.
+            // The lease is not lengthened: its holder counts from the first request.
+            Some(stored) if stored.is(token) => {
+                self.raise(key, ballot);
+                Reply::Granted
+            }
             // Any type, any format: a stranger holds it too.
-            Some(_) => Reply::Held,
+            Some(_) => Reply::Held(self.holder(key, scene.now)),
+            None if born.is_some_and(|born| self.is_forced_since(key, born)) => Reply::Forced,
+            None if ballot <= seen => {
+                let now = scene.now;
+                Reply::Low { seen, now }
+            }
             None => {
-                let value = Some(token.as_str().as_bytes().to_vec());
-                let last_millisecond = Some(now.saturating_add(ttl.millis()));
-                self.keys.insert(
-                    key.clone(),
-                    Stored {
-                        value,
-                        last_millisecond,
-                    },
-                );
+                self.raise(key, ballot);
+                self.store(key, token, ttl, scene.now);
+                Reply::Granted
+            }
+        }
+    }
+
+    fn acquire_plain(&mut self, key: &Key, token: &Token, ttl: Ttl, now: u64) -> Reply {
+        match self.keys.get(key) {
+            Some(stored) if stored.is(token) => Reply::Granted,
+            Some(_) => Reply::Held(None),
+            None => {
+                self.store(key, token, ttl, now);
                 Reply::Granted
             }
         }
@@ -78,7 +234,21 @@ impl NodeState {
         }
     }
 
-    fn release(&mut self, key: &Key, token: &Token) -> Reply {
+    /// Allowed in quarantine, and without a look at the guard: it gives nothing away.
+    fn release(
+        &mut self,
+        key: &Key,
+        token: &Token,
+        ballot: Option<Ballot>,
+        scene: &Scene<'_>,
+    ) -> Reply {
+        // What of this lease is still on its way must find its ballot too low.
+        // One far ahead of the clock is let be: it would stop the whole slot.
+        let max_ttl = scene.policy.map(|policy| policy.max_ttl);
+        let limit = Ballot::at(scene.now + tolerance(max_ttl), 0);
+        if let Some(ballot) = ballot.filter(|ballot| *ballot <= limit) {
+            self.raise(key, ballot);
+        }
         match self.keys.get(key) {
             None => Reply::Missing,
             Some(stored) if stored.is(token) => {
@@ -90,22 +260,92 @@ impl NodeState {
     }
 
     fn force(&mut self, key: &Key) -> Reply {
+        let floor = self
+            .guard
+            .as_ref()
+            .map_or(Ballot::default(), |guard| guard.floor);
+        let seen = self.ballots.get(&slot(key)).copied().unwrap_or_default();
+        let above = seen.max(floor).next();
+        self.raise(key, above);
+        self.forced.insert(slot(key), above);
         match self.keys.remove(key) {
             Some(_) => Reply::Released,
             None => Reply::Missing,
         }
     }
 
-    fn inspect(&self, key: &Key, now: u64) -> Reply {
-        match self.keys.get(key) {
-            None => Reply::Missing,
-            Some(stored) => Reply::Holder(Holder {
-                value: stored.value.clone(),
-                remaining: stored
-                    .last_millisecond
-                    .map(|last| Duration::from_millis(last.saturating_sub(now))),
-            }),
+    fn look_after_guard(&mut self, order: GuardOrder, scene: &Scene<'_>) -> Reply {
+        let foreign = |guard: &&Guard| {
+            let ours = scene.policy.map(|policy| &policy.deployment);
+            ours.is_some_and(|ours| guard.deployment != *ours)
+        };
+        let now = scene.now;
+        match (order, scene.policy) {
+            (GuardOrder::Read, _) | (_, None) => {}
+            (GuardOrder::AssumeFresh, Some(policy)) => match &self.guard {
+                Some(guard) if foreign(&guard) => {
+                    return Reply::Mismatch(guard.deployment.to_string());
+                }
+                Some(guard) if guard.run == *scene.run && guard.armed <= now => {}
+                _ => self.guard = Some(Guard::armed_in(0, scene, policy)),
+            },
+            (GuardOrder::Reconfigure, Some(policy)) => {
+                // Leases of either deployment must have run out.
+                let earlier = self.guard.take();
+                let longest = earlier
+                    .as_ref()
+                    .map_or(policy.max_ttl, |guard| guard.max_ttl);
+                let longest = longest.max(policy.max_ttl);
+                let mut guard = Guard::armed_in(quarantine(longest), scene, policy);
+                if let Some(earlier) = earlier {
+                    guard.floor = guard.floor.max(earlier.floor);
+                }
+                self.guard = Some(guard);
+            }
         }
+        Reply::Guard(self.guard.as_ref().map(|guard| GuardView {
+            deployment: guard.deployment.to_string(),
+            quarantine: Duration::from_millis(match guard.run == *scene.run {
+                true => guard.armed.saturating_sub(now),
+                // It will find out with the next request.
+                false => quarantine(guard.max_ttl),
+            }),
+        }))
+    }
+
+    fn inspect(&self, key: &Key, now: u64) -> Reply {
+        self.holder(key, now).map_or(Reply::Missing, Reply::Holder)
+    }
+
+    fn holder(&self, key: &Key, now: u64) -> Option<Holder> {
+        let stored = self.keys.get(key)?;
+        let left = |last: u64| Duration::from_millis(last.saturating_sub(now));
+        Some(Holder {
+            value: stored.value.clone(),
+            remaining: stored.last_millisecond.map(left),
+            ballot: self.ballots.get(&slot(key)).copied().unwrap_or_default(),
+        })
+    }
+
+    fn is_forced_since(&self, key: &Key, born: Ballot) -> bool {
+        self.forced
+            .get(&slot(key))
+            .is_some_and(|forced| *forced > born)
+    }
+
+    fn raise(&mut self, key: &Key, ballot: Ballot) {
+        let seen = self.ballots.entry(slot(key)).or_default();
+        *seen = ballot.max(*seen);
+    }
+
+    fn store(&mut self, key: &Key, token: &Token, ttl: Ttl, now: u64) {
+        let value = Some(token.as_str().as_bytes().to_vec());
+        let last_millisecond = Some(now.saturating_add(ttl.millis()));
+        let stored = Stored {
+            value,
+            last_millisecond,
+        };
+        self.keys.insert(key.clone(), stored);
     }
 
     /// A key lives through its last millisecond, as in Redis, so a node never
@@ -134,14 +374,70 @@ impl NodeState {
         self.keys.get(key)
     }
 
+    /// Deletes `key` as a stranger would.
+    pub fn delete(&mut self, key: &Key) {
+        self.keys.remove(key);
+    }
+
+    /// The restart guard, if there is one.
+    pub fn guard(&self) -> Option<&Guard> {
+        self.guard.as_ref()
+    }
+
+    /// Puts a guard there, as an administrator does.
+    pub fn set_guard(&mut self, guard: Option<Guard>) {
+        self.guard = guard;
+    }
+
+    /// The highest ballot granted in this slot.
+    pub fn ballot(&self, slot: u16) -> Option<Ballot> {
+        self.ballots.get(&slot).copied()
+    }
+
     /// How many keys are stored.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether nothing is stored.
+    /// Whether no key is stored.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
+    }
+}
+
+impl Guard {
+    /// The guard of a server that has just found that it may have forgotten
+    /// something. What an earlier run knew of its deployment still counts.
+    fn quarantined(earlier: Option<Guard>, scene: &Scene<'_>, policy: &Policy) -> Self {
+        let (policy, floor) = match earlier {
+            None => (policy.clone(), Ballot::default()),
+            Some(guard) => {
+                let (deployment, max_ttl) = (guard.deployment, guard.max_ttl);
+                (
+                    Policy {
+                        deployment,
+                        max_ttl,
+                    },
+                    guard.floor,
+                )
+            }
+        };
+        let mut guard = Self::armed_in(quarantine(policy.max_ttl), scene, &policy);
+        guard.floor = guard.floor.max(floor);
+        guard
+    }
+
+    /// A guard that lets the server grant after so many milliseconds.
+    fn armed_in(quarantine: u64, scene: &Scene<'_>, policy: &Policy) -> Self {
+        let armed = scene.now + quarantine;
+        Self {
+            run: scene.run.clone(),
+            armed,
+            quarantine,
+            floor: Ballot::at(armed, 0),
+            max_ttl: policy.max_ttl,
+            deployment: policy.deployment.clone(),
+        }
     }
 }
 

@@ -208,6 +208,14 @@ impl RedisServer {
         keys.into_iter().map(str::to_owned).collect()
     }
 
+    /// The keys of locks, sorted: all but those in which a node keeps its own books.
+    #[track_caller]
+    pub fn locks(&self) -> Vec<String> {
+        let mut keys = self.keys();
+        keys.retain(|key| !key.ends_with(":__fence") && !key.ends_with(":__guard"));
+        keys
+    }
+
     /// The string at `key`, if there is one.
     #[track_caller]
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {

@@ -18,6 +18,13 @@ async fn main() -> redlatch::Result<()> {
     if let Some(fleet) = &fleet {
         println!("No URLs are given, so five servers are started for this example.");
         urls = fleet.urls();
+        // New servers wait until every lease they might have forgotten has run
+        // out. These have never held one, so they are armed at once; a real
+        // deployment does that once, when it is set up.
+        let admin = Redlatch::builder().nodes(&urls).admin().await?;
+        for status in admin.assume_fresh().await {
+            println!("{status}");
+        }
     }
 
     // Independent masters, not replicas of each other. The quorum is counted

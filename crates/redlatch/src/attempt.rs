@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
-use redlatch_core::{Key, Request, Terms, Token, Verdict};
+use redlatch_core::{Ballot, Key, Lease, Reply, Request, Terms, Token, Verdict};
+use tokio::time::Instant;
 
 use crate::driver::Driver;
 use crate::error::NoQuorum;
 use crate::lease::Cell;
 use crate::node::{NodeError, NodeErrorKind};
+use crate::proposals::Proposals;
 use crate::reaper::{Orphan, Reaper, Unkept};
 use crate::stragglers::Stragglers;
 
@@ -20,57 +22,111 @@ pub(crate) enum Attempt {
     Busy,
     /// Too few nodes answered in time.
     Unavailable(Box<NoQuorum>),
+    /// The proposed ballot was too far ahead of the nodes' clocks: worth
+    /// another attempt at once, by what they said their clocks show.
+    Ahead,
 }
 
-/// Tries once to acquire the lock under a token that was never used before.
-///
-/// Dropped at any point, it releases on every node.
-pub(crate) async fn attempt(
-    driver: &Driver,
-    reaper: &Reaper,
-    name: &Arc<str>,
-    key: &Key,
-    token: Token,
-    terms: Terms,
-) -> Attempt {
-    let ttl = redlatch_core::Lease::first_length(terms);
-    let (key, orphan) = (key.clone(), Orphan::new(key, &token, ttl));
-    // Declared before the votes, so dropped after them: first what was not yet
-    // sent is withdrawn, then the release goes out behind what was.
-    let unkept = Unkept::new(reaper, orphan);
-    let sent = driver.now();
-    let request = Request::Acquire { key, token, ttl };
-    let mut votes = driver.ask(&request, driver.limit(ttl));
-    match votes.verdict().await {
-        Verdict::Won => {
-            let mut lease = redlatch_core::Lease::granted(terms, sent, ttl);
-            if lease.remaining(driver.now()).is_zero() {
-                let slow = NodeError::new(
-                    NodeErrorKind::TimedOut,
-                    format!("a quorum granted the lock, but too late for a ttl of {ttl}"),
-                );
-                return Attempt::Unavailable(driver.no_quorum(name, vec![(0, slow)]));
-            }
-            unkept.forget();
-            let stragglers = reaper.finish(votes);
-            let Request::Acquire { key, token, .. } = request else {
-                unreachable!("it was made above")
+/// What an attempt is made with.
+pub(crate) struct Bid<'a> {
+    pub(crate) driver: &'a Driver,
+    pub(crate) reaper: &'a Reaper,
+    /// Nothing for a plain lock.
+    pub(crate) proposals: Option<&'a Proposals>,
+    pub(crate) name: &'a Arc<str>,
+    pub(crate) key: &'a Key,
+    pub(crate) terms: Terms,
+}
+
+impl Bid<'_> {
+    /// Tries once to acquire the lock under a token that was never used before.
+    ///
+    /// Dropped at any point, it releases on every node.
+    pub(crate) async fn attempt(&self, token: Token) -> Attempt {
+        let driver = self.driver;
+        let ttl = Lease::first_length(self.terms);
+        let mut limit = driver.limit(ttl);
+        let end = Instant::now() + limit;
+        // All that follows counts from here: a node that granted the first
+        // proposal does not lengthen the lease when it grants the next.
+        let sent = driver.now();
+        let mut ballot = self
+            .proposals
+            .map(|proposals| proposals.next(sent.unix_millis()));
+        // Declared before the votes, so dropped after them: first what was not
+        // yet sent is withdrawn, then the release goes out behind what was.
+        let mut unkept = Unkept::new(self.reaper, Orphan::new(self.key, &token, ttl, ballot));
+        loop {
+            unkept.raise(ballot);
+            let request = Request::Acquire {
+                key: self.key.clone(),
+                token: token.clone(),
+                ttl,
+                ballot,
             };
-            let clock = driver.clock().clone();
-            Attempt::Won(
-                Cell::new(name.clone(), key, token, clock, lease),
-                stragglers,
-            )
-        }
-        Verdict::Unavailable | Verdict::Open => {
-            Attempt::Unavailable(driver.no_quorum(name, votes.into_failures()))
-        }
-        Verdict::Refused | Verdict::Mixed => {
-            if votes.round().is_refused_by_all() {
-                // No node has anything of this token, and none ever will.
-                unkept.forget();
+            let mut votes = driver.ask(&request, limit);
+            match votes.verdict().await {
+                Verdict::Won => {
+                    let mut lease = Lease::granted(self.terms, sent, ttl);
+                    if lease.remaining(driver.now()).is_zero() {
+                        return self.too_slow();
+                    }
+                    unkept.forget();
+                    let stragglers = self.reaper.finish(votes);
+                    let (name, key) = (self.name.clone(), self.key.clone());
+                    let clock = driver.clock().clone();
+                    let cell = Cell::new(name, key, token, ballot, clock, lease);
+                    return Attempt::Won(cell, stragglers);
+                }
+                Verdict::Again => match self.counter(votes.again()) {
+                    // Only a quorum that granted the same ballot wins, so the
+                    // new one goes to all nodes.
+                    Some(higher) if Instant::now() < end => {
+                        ballot = ballot.max(Some(higher));
+                        limit = end.saturating_duration_since(Instant::now());
+                    }
+                    Some(_) => return self.too_slow(),
+                    None => return Attempt::Ahead,
+                },
+                Verdict::Unavailable | Verdict::Open => {
+                    let failures = votes.into_failures();
+                    return Attempt::Unavailable(driver.no_quorum(self.name, failures));
+                }
+                Verdict::Refused | Verdict::Mixed => {
+                    if votes.round().is_refused_by_all() {
+                        // No node has anything of this token, and none ever will.
+                        unkept.forget();
+                    }
+                    return Attempt::Busy;
+                }
             }
-            Attempt::Busy
         }
+    }
+
+    /// The ballot to propose next, by what the nodes said; nothing when the
+    /// last one was too far ahead. A lower one must not follow under the same
+    /// token: nodes that granted the higher one would pass it.
+    fn counter(&self, replies: &[Reply]) -> Option<Ballot> {
+        let mut highest = Some(Ballot::default());
+        for reply in replies {
+            let (clock, seen) = match reply {
+                Reply::Low { seen, now } => (*now, Some(*seen)),
+                Reply::Future(now) => (*now, None),
+                _ => continue,
+            };
+            if let Some(proposals) = self.proposals {
+                proposals.learn(self.driver.now().unix_millis(), clock);
+            }
+            highest = highest.zip(seen).map(|(one, other)| one.max(other));
+        }
+        highest.map(Ballot::next)
+    }
+
+    fn too_slow(&self) -> Attempt {
+        let slow = NodeError::new(
+            NodeErrorKind::TimedOut,
+            "a quorum would have granted the lock, but too late",
+        );
+        Attempt::Unavailable(self.driver.no_quorum(self.name, vec![(0, slow)]))
     }
 }

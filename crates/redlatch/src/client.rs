@@ -15,6 +15,7 @@ use crate::keeper::Keeper;
 use crate::mutex::Mutex;
 use crate::node::memory::MemoryNode;
 use crate::owner::{Owner, OwnerState};
+use crate::proposals::Proposals;
 use crate::reaper::Reaper;
 
 /// A client of one deployment: the way to its locks.
@@ -165,6 +166,7 @@ pub(crate) struct Client {
     pub(crate) driver: Arc<Driver>,
     pub(crate) keeper: Keeper,
     pub(crate) reaper: Reaper,
+    pub(crate) proposals: Arc<Proposals>,
     pub(crate) settings: Settings,
     owners: StdMutex<HashMap<Box<str>, Weak<OwnerState>>>,
     closed: AtomicBool,
@@ -173,10 +175,12 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn start(driver: Driver, settings: Settings) -> Arc<Self> {
         let driver = Arc::new(driver);
+        let proposals = Arc::new(Proposals::new());
         Arc::new(Self {
-            keeper: Keeper::start(driver.clone()),
+            keeper: Keeper::start(driver.clone(), proposals.clone()),
             reaper: Reaper::start(driver.clone()),
             driver,
+            proposals,
             settings,
             owners: StdMutex::default(),
             closed: AtomicBool::new(false),

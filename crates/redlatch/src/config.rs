@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
-use redlatch_core::{Owner, Round, Token, Ttl};
+use redlatch_core::{Owner, Policy, Round, Token, Ttl};
 
+use crate::admin::Admin;
 use crate::client::{Client, Redlatch};
 use crate::clock::{Clock, SystemClock};
 use crate::driver::Driver;
@@ -16,7 +17,7 @@ use crate::keys::KeyScheme;
 use crate::node::redis::address::{Address, Tls};
 use crate::node::redis::borrowed::Borrowed;
 use crate::node::redis::link::Link;
-use crate::node::{Node, NodeError};
+use crate::node::{Charter, Node, NodeError};
 use crate::random;
 
 /// Collects the settings of a client. Made by [`Redlatch::builder`].
@@ -27,13 +28,16 @@ pub struct Builder {
     connect_timeout: Duration,
     node_timeout: Duration,
     clock: Arc<dyn Clock>,
+    deployment: String,
+    restart_guard: Option<bool>,
+    max_ttl: Duration,
     settings: Settings,
 }
 
 /// Where a node comes from.
 enum Source {
     Url(String),
-    Node(Arc<dyn Node>),
+    Node(Box<dyn Node>),
 }
 
 impl Builder {
@@ -44,6 +48,9 @@ impl Builder {
             connect_timeout: Duration::from_secs(2),
             node_timeout: Duration::from_millis(50),
             clock: Arc::new(SystemClock),
+            deployment: "default".into(),
+            restart_guard: None,
+            max_ttl: Duration::from_secs(60),
             settings: Settings::default(),
         }
     }
@@ -61,7 +68,7 @@ impl Builder {
 
     /// Adds a node of another kind, such as a [`MemoryNode`](crate::MemoryNode).
     pub fn node(mut self, node: impl Node) -> Self {
-        self.nodes.push(Source::Node(Arc::new(node)));
+        self.nodes.push(Source::Node(Box::new(node)));
         self
     }
 
@@ -125,6 +132,33 @@ impl Builder {
         self
     }
 
+    /// Whether nodes that may have forgotten what they granted, because they
+    /// were restarted, emptied or promoted, are kept out until every lease that
+    /// they may have forgotten has run out. Default: on with several nodes, off
+    /// with one, which would be out of use for that time.
+    ///
+    /// New nodes wait as well: arm them with [`Admin::assume_fresh`].
+    pub fn restart_guard(mut self, restart_guard: bool) -> Self {
+        self.restart_guard = Some(restart_guard);
+        self
+    }
+
+    /// The longest ttl that any client of this deployment asks for. A node that
+    /// may have forgotten leases is kept out for a little longer than that. All
+    /// clients must say the same. Default: 60 s. Without the restart guard it
+    /// has no meaning.
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.max_ttl = max_ttl;
+        self
+    }
+
+    /// The name of the deployment, for servers that are nodes of several. All
+    /// clients must say the same. Default: `default`.
+    pub fn deployment(mut self, name: impl Into<String>) -> Self {
+        self.deployment = name.into();
+        self
+    }
+
     /// How keys are made from names. Default: `redlatch:` and the name.
     pub fn key_scheme(mut self, scheme: KeyScheme) -> Self {
         self.settings.keys = scheme;
@@ -169,21 +203,65 @@ impl Builder {
     ///
     /// Nothing is changed on any node; when this is dropped, connections close.
     pub async fn build(self) -> Result<Redlatch> {
-        let nodes = open(self.nodes, &self.tls)?;
+        let connect_timeout = self.connect_timeout;
+        let (driver, settings) = self.prepare(true)?;
+        check(&driver, connect_timeout).await?;
+        Ok(Redlatch::new(Client::start(driver, settings)))
+    }
+
+    /// Connects as an administrator, to arm new nodes or to change what
+    /// deployment they belong to. Works while nodes are in quarantine or belong
+    /// to another deployment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when a setting is wrong, or the restart guard is off.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is changed on any node; when this is dropped, connections close.
+    pub async fn admin(self) -> Result<Admin> {
+        let (name, max_ttl) = (self.deployment.clone(), self.max_ttl);
+        let (driver, settings) = self.prepare(false)?;
+        if settings.max_ttl.is_none() {
+            return Err(ConfigError::GuardOff.into());
+        }
+        Ok(Admin::new(driver, name, max_ttl))
+    }
+
+    /// Checks the settings and makes nodes; with `strict`, nodes that belong to
+    /// another deployment are refused when they are connected to.
+    fn prepare(self, strict: bool) -> Result<(Driver, Settings)> {
         if self.node_timeout.is_zero() {
             return Err(ConfigError::Zero("node_timeout").into());
         }
         if self.connect_timeout.is_zero() {
             return Err(ConfigError::Zero("connect_timeout").into());
         }
+        let named = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        if !(1..=64).contains(&self.deployment.len()) || !self.deployment.chars().all(named) {
+            return Err(ConfigError::Deployment(self.deployment).into());
+        }
+        let nodes = self.nodes.len();
+        let guarded = self.restart_guard.unwrap_or(nodes > 1);
+        let max_ttl = Ttl::new(self.max_ttl).map_err(ConfigError::from)?;
         let settings = Settings {
             node_timeout: self.node_timeout,
+            max_ttl: guarded.then_some(max_ttl.duration()),
             ..self.settings
         };
         settings.ttl(settings.ttl)?;
-        let driver = Driver::new(nodes, self.node_timeout, self.clock);
-        check(&driver, self.connect_timeout).await?;
-        Ok(Redlatch::new(Client::start(driver, settings)))
+        let policy = guarded.then(|| Policy {
+            deployment: format!("{}/{nodes}/{}", self.deployment, max_ttl.millis()).into(),
+            max_ttl,
+        });
+        let charter = Charter {
+            policy,
+            service_prefix: settings.keys.service_prefix().into(),
+            strict,
+        };
+        let nodes = open(self.nodes, &self.tls, &charter)?;
+        Ok((Driver::new(nodes, self.node_timeout, self.clock), settings))
     }
 }
 
@@ -199,7 +277,11 @@ impl fmt::Debug for Builder {
 }
 
 /// Makes nodes of what was given, when all of it makes sense.
-fn open(sources: Vec<Source>, tls: &Tls) -> Result<Vec<Arc<dyn Node>>, ConfigError> {
+fn open(
+    sources: Vec<Source>,
+    tls: &Tls,
+    charter: &Charter,
+) -> Result<Vec<Arc<dyn Node>>, ConfigError> {
     match sources.len() {
         0 => return Err(ConfigError::NoNode),
         nodes if nodes > Round::MAX_NODES => return Err(ConfigError::TooManyNodes(nodes)),
@@ -225,8 +307,14 @@ fn open(sources: Vec<Source>, tls: &Tls) -> Result<Vec<Arc<dyn Node>>, ConfigErr
     // All addresses make sense: only now is a connection opened.
     let mut addresses = addresses.into_iter();
     let nodes = sources.into_iter().filter_map(|source| match source {
-        Source::Url(_) => Some(Arc::new(Link::new(addresses.next()?)) as Arc<dyn Node>),
-        Source::Node(node) => Some(node),
+        Source::Url(_) => {
+            let link = Link::new(addresses.next()?, charter.clone());
+            Some(Arc::new(link) as Arc<dyn Node>)
+        }
+        Source::Node(mut node) => {
+            node.enlist(charter.clone());
+            Some(node.into())
+        }
     });
     Ok(nodes.collect())
 }
@@ -272,6 +360,8 @@ async fn check(driver: &Driver, limit: Duration) -> Result<()> {
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) node_timeout: Duration,
+    /// The longest ttl that the nodes allow; nothing when they don't care.
+    pub(crate) max_ttl: Option<Duration>,
     pub(crate) outage_patience: Duration,
     pub(crate) keys: KeyScheme,
     token_source: Option<Arc<dyn Fn() -> String + Send + Sync>>,
@@ -288,6 +378,7 @@ impl Default for Settings {
         Self {
             ttl: Duration::from_secs(10),
             node_timeout: Duration::from_millis(50),
+            max_ttl: None,
             outage_patience: Duration::from_secs(10),
             keys: KeyScheme::default(),
             token_source: None,
@@ -307,6 +398,9 @@ impl Settings {
         let node_timeout = self.node_timeout;
         if ttl <= node_timeout {
             return Err(ConfigError::TtlWithinNodeTimeout { ttl, node_timeout });
+        }
+        if let Some(max_ttl) = self.max_ttl.filter(|max_ttl| ttl > *max_ttl) {
+            return Err(ConfigError::TtlBeyondMax { ttl, max_ttl });
         }
         if ttl < Self::SHORTEST {
             return Err(ConfigError::TtlTooShort(ttl));

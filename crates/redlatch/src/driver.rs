@@ -64,6 +64,7 @@ impl Driver {
             pending: calls.collect(),
             round: Round::new(self.nodes.len()),
             failures: Vec::new(),
+            again: Vec::new(),
         }
     }
 
@@ -111,6 +112,8 @@ pub(crate) struct Votes {
     pending: FuturesUnordered<Answer>,
     round: Round,
     failures: Vec<(usize, NodeError)>,
+    /// What those nodes said that would grant another ballot.
+    again: Vec<Reply>,
 }
 
 impl Votes {
@@ -129,7 +132,13 @@ impl Votes {
         let (node, answer) = self.pending.next().await?;
         match &answer {
             Ok(reply) => {
-                self.round.vote(node, Vote::from(reply));
+                let vote = Vote::from(reply);
+                self.round.vote(node, vote);
+                if vote == Vote::Again {
+                    self.again.push(reply.clone());
+                }
+                let failure = NodeError::in_reply(reply).map(|error| (node, error));
+                self.failures.extend(failure);
             }
             Err(error) => {
                 self.round.vote(node, Vote::Failed);
@@ -137,6 +146,11 @@ impl Votes {
             }
         }
         Some((node, answer))
+    }
+
+    /// What those nodes said that would grant another ballot.
+    pub(crate) fn again(&self) -> &[Reply] {
+        &self.again
     }
 
     pub(crate) fn round(&self) -> &Round {

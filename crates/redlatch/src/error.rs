@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::request::Holder;
+use redlatch_core::Holder;
 use redlatch_core::token::TokenError;
 use redlatch_core::validity::TtlError;
 
@@ -40,6 +40,11 @@ impl Error {
     /// Whether too few nodes could be reached.
     pub fn is_no_quorum(&self) -> bool {
         matches!(self, Self::NoQuorum(_))
+    }
+
+    /// Whether too few nodes could be counted on because they are in quarantine.
+    pub fn is_quarantined(&self) -> bool {
+        matches!(self, Self::NoQuorum(error) if error.quarantine().is_some())
     }
 
     /// Whether the lease is lost.
@@ -134,6 +139,23 @@ pub struct NoQuorum {
     pub failures: Vec<(String, NodeError)>,
 }
 
+impl NoQuorum {
+    /// How long it takes until enough nodes have left quarantine for a quorum.
+    /// Nothing when that alone would not be enough.
+    pub fn quarantine(&self) -> Option<Duration> {
+        let mut waits: Vec<Duration> = self
+            .failures
+            .iter()
+            .filter_map(|(_, error)| error.quarantine())
+            .collect();
+        waits.sort();
+        // As many as must come back, the soonest first.
+        let failed = self.failures.len();
+        let missing = failed.checked_sub(self.nodes - self.needed)?;
+        waits.get(missing.checked_sub(1)?).copied()
+    }
+}
+
 impl fmt::Display for NoQuorum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { needed, nodes, .. } = self;
@@ -220,6 +242,17 @@ pub enum ConfigError {
     },
     /// A ttl shorter than 20 ms.
     TtlTooShort(Duration),
+    /// A ttl longer than the nodes allow.
+    TtlBeyondMax {
+        /// The ttl.
+        ttl: Duration,
+        /// The deployment's longest.
+        max_ttl: Duration,
+    },
+    /// There is nothing to administer: the restart guard is off.
+    GuardOff,
+    /// A deployment's name that can't be one.
+    Deployment(String),
     /// A setting that must not be zero.
     Zero(&'static str),
     /// A note or an owner's name that is too long or holds control characters.
@@ -281,6 +314,19 @@ impl fmt::Display for ConfigError {
             Self::TtlTooShort(ttl) => write!(
                 f,
                 "a ttl of {ttl:?} leaves no time to tell the holder of a loss: 20 ms is the least"
+            ),
+            Self::TtlBeyondMax { ttl, max_ttl } => write!(
+                f,
+                "a ttl of {ttl:?} is longer than this deployment's max_ttl of {max_ttl:?}: ask for \
+                 a shorter one and let it be renewed"
+            ),
+            Self::GuardOff => write!(
+                f,
+                "the restart guard is off, as it is by default with one node: nothing to arm"
+            ),
+            Self::Deployment(name) => write!(
+                f,
+                "{name:?} can't name a deployment: 1 to 64 letters, digits, dots and dashes can"
             ),
             Self::Zero(setting) => write!(f, "{setting} must be longer than nothing"),
             Self::Note => write!(f, "a note or an owner's name has at most 256 bytes"),

@@ -5,12 +5,12 @@ use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redlatch_core::{Loss, Request, Token, Verdict};
+use redlatch_core::{Ballot, Fence, Loss, Token, Verdict};
 
 use crate::client::Client;
 use crate::error::{ConfigError, Error, Lost, Result};
 use crate::lease::{Cell, Lease};
-use crate::reaper::{Orphan, Unkept};
+use crate::reaper::Unkept;
 use crate::stragglers::Stragglers;
 
 /// Holds a lock; dropping it gives the lock back.
@@ -87,6 +87,7 @@ impl Guard {
     pub fn export(&self) -> Exported {
         Exported {
             token: self.token().clone(),
+            born: self.hold.lease.cell().born,
         }
     }
 
@@ -118,26 +119,29 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// What names a lease to another process.
+/// What names a lease to another process: its token and its fence.
 ///
-/// Whoever has it can release the lock, so treat it as a secret. It is made to
-/// be passed in an environment variable or a message:
-/// [`token`](Exported::token) there, [`Exported::new`] here.
+/// Whoever has the token can release the lock, so treat it as a secret. Both
+/// are made to be passed in environment variables or a message:
+/// [`token`](Exported::token) and [`fence`](Exported::fence) there,
+/// [`Exported::new`] here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Exported {
     token: Token,
+    born: Option<Ballot>,
 }
 
 impl Exported {
-    /// From the token that another process has exported.
+    /// From the token and the fence that another process has exported.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] when the text can't be a token.
-    pub fn new(token: &str) -> Result<Self> {
+    /// [`Error::Config`] when the token is none.
+    pub fn new(token: &str, fence: u64) -> Result<Self> {
         let token = Token::parse(token).map_err(ConfigError::from)?;
-        Ok(Self { token })
+        let born = (fence > 0).then(|| Fence::new(fence).ballot());
+        Ok(Self { token, born })
     }
 
     /// The token, as text.
@@ -145,8 +149,13 @@ impl Exported {
         self.token.as_str()
     }
 
-    pub(crate) fn into_token(self) -> Token {
-        self.token
+    /// The fence; 0 for a plain lock.
+    pub fn fence(&self) -> u64 {
+        self.born.map_or(0, |born| Fence::of(born).number())
+    }
+
+    pub(crate) fn into_parts(self) -> (Token, Option<Ballot>) {
+        (self.token, self.born)
     }
 }
 
@@ -190,22 +199,17 @@ impl Hold {
         }
     }
 
-    fn orphan(&self) -> Orphan {
-        let cell = self.lease.cell();
-        Orphan::new(&cell.key, &cell.token, cell.lock().lease.length())
-    }
-
     async fn release(mut self) -> Result<()> {
         let lost = self.loss();
         self.let_go();
         let cell = self.lease.cell();
         // Whatever happens below, nodes that did not answer are asked again.
-        let unkept = Unkept::new(&self.client.reaper, self.orphan());
+        let orphan = cell.orphan();
+        let request = orphan.request();
+        let unkept = Unkept::new(&self.client.reaper, orphan.clone());
         if let Some(lost) = lost {
             return Err(lost.into());
         }
-        let (key, token) = (cell.key.clone(), cell.token.clone());
-        let request = Request::Release { key, token };
         let driver = &self.client.driver;
         let mut votes = driver.ask(&request, driver.node_timeout());
         let verdict = votes.verdict().await;
@@ -213,7 +217,7 @@ impl Hold {
         match verdict {
             Verdict::Won => {
                 unkept.forget();
-                self.client.reaper.release_rest(self.orphan(), votes);
+                self.client.reaper.release_rest(orphan, votes);
                 Ok(())
             }
             Verdict::Refused => {
@@ -221,9 +225,9 @@ impl Hold {
                 let loss = Loss::Taken;
                 Err(Lost { name, loss }.into())
             }
-            Verdict::Open | Verdict::Unavailable | Verdict::Mixed => Err(Error::NoQuorum(
-                driver.no_quorum(&cell.name, votes.into_failures()),
-            )),
+            Verdict::Open | Verdict::Again | Verdict::Unavailable | Verdict::Mixed => Err(
+                Error::NoQuorum(driver.no_quorum(&cell.name, votes.into_failures())),
+            ),
         }
     }
 
@@ -243,7 +247,7 @@ impl Hold {
                 cell.extended(sent, ttl);
             }
             Verdict::Refused => cell.refused(),
-            Verdict::Open | Verdict::Unavailable | Verdict::Mixed => {
+            Verdict::Open | Verdict::Again | Verdict::Unavailable | Verdict::Mixed => {
                 let failures = votes.into_failures();
                 return Err(Error::NoQuorum(driver.no_quorum(&cell.name, failures)));
             }
@@ -261,8 +265,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if self.armed {
             self.let_go();
-            let orphan = self.orphan();
-            self.client.reaper.release(orphan);
+            self.client.reaper.release(self.lease.cell().orphan());
         }
     }
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::request::Holder;
-use redlatch_core::{Key, Owner, Reply, Request, Round};
+use redlatch_core::{Holder, Key, Owner, Reply, Request, Round};
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
@@ -88,12 +87,15 @@ fn life(holder: &Holder) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use redlatch_core::Ballot;
+
     use super::*;
 
     fn holder(value: &str, millis: u64) -> Holder {
         Holder {
             value: Some(value.into()),
             remaining: Some(Duration::from_millis(millis)),
+            ballot: Ballot::default(),
         }
     }
 

@@ -1,18 +1,19 @@
 //! Renews every lease of a client, and tells holders of a loss, from one task.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
-use redlatch_core::{Loss, Round, Step, Ttl, Verdict, Vote};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redlatch_core::{Loss, Step, Ttl};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::driver::Driver;
 use crate::lease::Cell;
+use crate::proposals::Proposals;
+use crate::renewal::Renewal;
 
 /// How often the clocks are compared while a lease is held. Timers stop while
 /// a machine is suspended; this finds out soon after it goes on.
@@ -34,9 +35,9 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn start(driver: Arc<Driver>) -> Self {
+    pub(crate) fn start(driver: Arc<Driver>, proposals: Arc<Proposals>) -> Self {
         let queue = Arc::new(Queue::default());
-        let task = tokio::spawn(keep(driver, queue.clone())).abort_handle();
+        let task = tokio::spawn(keep(driver, proposals, queue.clone())).abort_handle();
         Self { queue, task }
     }
 
@@ -133,10 +134,10 @@ impl Queue {
     }
 }
 
-async fn keep(driver: Arc<Driver>, queue: Arc<Queue>) {
+async fn keep(driver: Arc<Driver>, proposals: Arc<Proposals>, queue: Arc<Queue>) {
     let mut waiting: VecDeque<(Arc<Cell>, Ttl)> = VecDeque::new();
     let mut batches = FuturesUnordered::new();
-    let mut stragglers = FuturesUnordered::new();
+    let mut healing = FuturesUnordered::new();
     let mut before = (Instant::now(), driver.now());
     loop {
         let now = Instant::now();
@@ -148,7 +149,8 @@ async fn keep(driver: Arc<Driver>, queue: Arc<Queue>) {
         }
         while batches.len() < BATCHES && !waiting.is_empty() {
             let size = waiting.len().min(BATCH);
-            batches.push(renew(&driver, waiting.drain(..size).collect()));
+            let batch = waiting.drain(..size).collect();
+            batches.push(Renewal::send(&driver, batch).decide());
         }
         let look_again = async {
             match queue.plan(Instant::now()) {
@@ -159,8 +161,8 @@ async fn keep(driver: Arc<Driver>, queue: Arc<Queue>) {
         tokio::select! {
             () = look_again => {}
             () = queue.wake.notified() => {}
-            Some(rest) = batches.next() => stragglers.push(rest.for_each(|_| ready(()))),
-            Some(()) = stragglers.next() => {}
+            Some(decided) = batches.next() => healing.push(decided.heal(&driver, &proposals)),
+            Some(()) = healing.next() => {}
         }
     }
 }
@@ -192,54 +194,4 @@ fn attend(
             Step::Lost(_) => return,
         }
     }
-}
-
-/// Renews a batch of leases: one pipeline to each node, and each lease is
-/// renewed as soon as a quorum has confirmed it. Returns what nodes have still
-/// to say when every lease is decided: a frozen node must not hold up the rest.
-async fn renew(driver: &Driver, batch: Vec<(Arc<Cell>, Ttl)>) -> impl Stream + use<> {
-    let sent = driver.now();
-    let requests: Vec<_> = batch.iter().map(|(cell, ttl)| cell.extend(*ttl)).collect();
-    // More time than an acquire has, but less than lies between two tries: a mute
-    // connection is replaced after three of them, while there is a lease to renew.
-    let shortest = batch.iter().map(|(_, ttl)| ttl.duration()).min();
-    let limit = shortest.unwrap_or_default() / 12;
-    let nodes = driver.nodes();
-    let mut answers: FuturesUnordered<_> = nodes
-        .iter()
-        .enumerate()
-        .map(|(node, target)| {
-            let answers = target.call_all(requests.clone(), limit.max(driver.node_timeout()));
-            async move { (node, answers.await) }
-        })
-        .collect();
-    let mut rounds = vec![Round::new(nodes.len()); batch.len()];
-    let mut open = batch.len();
-    while open > 0
-        && let Some((node, replies)) = answers.next().await
-    {
-        for (at, (cell, ttl)) in batch.iter().enumerate() {
-            let vote = match replies.get(at) {
-                Some(Ok(reply)) => Vote::from(reply),
-                Some(Err(_)) | None => Vote::Failed,
-            };
-            let before = rounds[at].verdict();
-            let verdict = rounds[at].vote(node, vote);
-            if verdict == before {
-                continue;
-            }
-            open -= usize::from(before == Verdict::Open);
-            match verdict {
-                Verdict::Won => {
-                    cell.extended(sent, *ttl);
-                }
-                Verdict::Refused => cell.refused(),
-                Verdict::Open | Verdict::Unavailable | Verdict::Mixed => {}
-            }
-        }
-    }
-    for (cell, _) in &batch {
-        cell.lock().renewing = false;
-    }
-    answers
 }

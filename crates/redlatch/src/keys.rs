@@ -43,6 +43,14 @@ impl KeyScheme {
         }
     }
 
+    /// What stands before the names of the keys in which nodes keep their own books.
+    pub(crate) fn service_prefix(&self) -> &str {
+        match self {
+            Self::Prefix(prefix) if !prefix.is_empty() => prefix,
+            _ => "redlatch:",
+        }
+    }
+
     /// The key under which nodes store the lock with this name, for people who
     /// look there.
     ///
@@ -62,7 +70,12 @@ impl KeyScheme {
             #[cfg(feature = "yii2")]
             Self::Yii2 { prefix, class } => format!("{prefix}{}", yii2::digest(class, name)),
         };
-        if is_service_key(name) || is_service_key(&key) {
+        let own = [format!("{}__", self.service_prefix()), "__".into()];
+        let is_own = |text: &str| {
+            let name = own.iter().find_map(|own| text.strip_prefix(own.as_str()));
+            matches!(name, Some("fence" | "guard"))
+        };
+        if is_own(name) || is_own(&key) {
             return Err(ConfigError::ReservedName(name.into()));
         }
         Ok(Key::new(key))
@@ -71,12 +84,6 @@ impl KeyScheme {
 
 /// A name is meant to be read, and travels with every request.
 const MAX_NAME: usize = 1024;
-
-/// The keys in which a node keeps its own books.
-fn is_service_key(key: &str) -> bool {
-    let name = key.strip_prefix("redlatch:").unwrap_or(key);
-    name == "__fence" || name == "__guard"
-}
 
 #[cfg(feature = "yii2")]
 mod yii2 {

@@ -4,11 +4,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redlatch_core::{Instant, Key, Loss, Request, Step, Token, Ttl};
+use redlatch_core::{Ballot, Fence, Instant, Key, Loss, Request, Step, Token, Ttl};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::error::{Lost, Result};
+use crate::proposals::Proposals;
+use crate::reaper::Orphan;
 
 /// A view of a lease: how much of it is left, and whether it is lost.
 ///
@@ -38,6 +40,17 @@ impl Lease {
     /// release the lock.
     pub fn token(&self) -> &Token {
         &self.cell.token
+    }
+
+    /// The fence: a number that is higher than that of every holder before you,
+    /// and stays the same through renewals. Give it to the resource that the
+    /// lock protects, and let that refuse anything lower than it has seen: it
+    /// covers what no lease can, a holder that was paused and does not know it.
+    ///
+    /// It fits an `i64`. A [plain](crate::Mutex::fencing) lock has none and says 0.
+    pub fn fence(&self) -> u64 {
+        let born = self.cell.born;
+        born.map_or(0, |born| Fence::of(born).number())
     }
 
     /// How long the lock is certainly still yours: ttl − elapsed − drift, and
@@ -97,6 +110,8 @@ pub(crate) struct Cell {
     pub(crate) name: Arc<str>,
     pub(crate) key: Key,
     pub(crate) token: Token,
+    /// The ballot that it was won with; nothing for a plain lock.
+    pub(crate) born: Option<Ballot>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     lost: Notify,
@@ -104,6 +119,8 @@ pub(crate) struct Cell {
 
 pub(crate) struct State {
     pub(crate) lease: redlatch_core::Lease,
+    /// The highest ballot that was ever sent for it.
+    highest: Option<Ballot>,
     /// Where the keeper has put it, while it does.
     pub(crate) slot: Option<(tokio::time::Instant, u64)>,
     /// Whether a renewal is under way.
@@ -119,6 +136,7 @@ impl Cell {
         name: Arc<str>,
         key: Key,
         token: Token,
+        born: Option<Ballot>,
         clock: Arc<dyn Clock>,
         lease: redlatch_core::Lease,
     ) -> Arc<Self> {
@@ -126,9 +144,11 @@ impl Cell {
             name,
             key,
             token,
+            born,
             clock,
             state: Mutex::new(State {
                 lease,
+                highest: born,
                 slot: None,
                 renewing: false,
                 released: false,
@@ -185,7 +205,38 @@ impl Cell {
 
     /// The request that makes the lease run for another `ttl`.
     pub(crate) fn extend(&self, ttl: Ttl) -> Request {
-        let (key, token) = (self.key.clone(), self.token.clone());
-        Request::Extend { key, token, ttl }
+        Request::Extend {
+            key: self.key.clone(),
+            token: self.token.clone(),
+            ttl,
+            plain: self.born.is_none(),
+        }
+    }
+
+    /// The request that takes the lease up again on a node that has lost it.
+    /// Nothing when it is over, or has no ballot that could say what came before.
+    pub(crate) fn rejoin(&self, ttl: Ttl, proposals: &Proposals) -> Option<Request> {
+        let born = self.born?;
+        let now = self.clock.now();
+        let mut state = self.lock();
+        if state.lease.loss(now).is_some() {
+            return None;
+        }
+        // Noted before it is sent: a release carries the highest one.
+        let ballot = proposals.next(now.unix_millis()).max(state.highest?.next());
+        state.highest = Some(ballot);
+        Some(Request::Rejoin {
+            key: self.key.clone(),
+            token: self.token.clone(),
+            ttl,
+            born,
+            ballot,
+        })
+    }
+
+    /// What is to be given back when its holder is done.
+    pub(crate) fn orphan(&self) -> Orphan {
+        let state = self.lock();
+        Orphan::new(&self.key, &self.token, state.lease.length(), state.highest)
     }
 }

@@ -38,6 +38,7 @@
 //! by way of `driver`, `keeper` renews, `reaper` releases; `node` talks to the
 //! servers. The rules themselves are in the crate [`redlatch_core`].
 
+mod admin;
 mod attempt;
 #[cfg(feature = "blocking")]
 pub mod blocking;
@@ -54,11 +55,14 @@ mod lease;
 mod mutex;
 pub mod node;
 mod owner;
+mod proposals;
 mod random;
 mod reaper;
+mod renewal;
 mod run;
 mod stragglers;
 
+pub use admin::{Admin, NodeStatus};
 pub use client::Redlatch;
 pub use clock::{Clock, SystemClock};
 pub use config::Builder;

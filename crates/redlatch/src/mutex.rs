@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::{Backoff, Key, Loss, Terms, Verdict};
-use tokio::time::{Instant, timeout_at};
+use redlatch_core::{Backoff, Key, Lease, Loss, Terms, Verdict};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::Instrument;
 
-use crate::attempt::{Attempt, attempt};
+use crate::attempt::{Attempt, Bid};
 use crate::client::Client;
 use crate::error::{ConfigError, Error, Lost, Result, Timeout};
 use crate::guard::{Exported, Guard, Hold};
@@ -22,6 +22,10 @@ const RETRY: Backoff = Backoff {
     first: Duration::from_millis(5),
     limit: Duration::from_millis(200),
 };
+
+/// How often a `lock` looks whether a quarantine is over, at most: somebody may
+/// end it early.
+const QUARANTINE_POLL: Duration = Duration::from_secs(1);
 
 /// A lock that one holder has at a time, over all processes and machines.
 ///
@@ -39,6 +43,7 @@ pub struct Mutex {
     renewal: bool,
     max_hold: Option<Duration>,
     note: Option<Arc<str>>,
+    fencing: bool,
 }
 
 impl Mutex {
@@ -52,6 +57,7 @@ impl Mutex {
             owner,
             renewal: true,
             max_hold: None,
+            fencing: true,
         }
     }
 
@@ -82,6 +88,16 @@ impl Mutex {
     /// most 256 bytes. Default: none, or the owner's name.
     pub fn note(mut self, note: impl Into<Arc<str>>) -> Self {
         self.note = Some(note.into());
+        self
+    }
+
+    /// Whether the lock has a fence, and is protected from nodes that forget
+    /// what they granted by the restart guard. Default: true.
+    ///
+    /// Without it the lock is a plain `SET key token NX PX ttl`, as in other
+    /// clients: a little faster, and with their weaknesses.
+    pub fn fencing(mut self, fencing: bool) -> Self {
+        self.fencing = fencing;
         self
     }
 
@@ -156,12 +172,12 @@ impl Mutex {
     pub async fn adopt(&self, exported: Exported) -> Result<Guard> {
         let Plan { key, terms } = self.plan()?;
         let driver = &self.client.driver;
-        let ttl = redlatch_core::Lease::first_length(terms);
+        let ttl = Lease::first_length(terms);
         let sent = driver.now();
-        let lease = redlatch_core::Lease::granted(terms, sent, ttl);
+        let lease = Lease::granted(terms, sent, ttl);
         let clock = driver.clock().clone();
-        let token = exported.into_token();
-        let cell = Cell::new(self.name.clone(), key, token, clock, lease);
+        let (token, born) = exported.into_parts();
+        let cell = Cell::new(self.name.clone(), key, token, born, clock, lease);
         let mut votes = driver.ask(&cell.extend(ttl), driver.limit(ttl));
         let taken = |loss| {
             let name = self.name.clone();
@@ -176,9 +192,9 @@ impl Mutex {
                 }
             }
             Verdict::Refused => taken(Loss::Taken),
-            Verdict::Open | Verdict::Unavailable | Verdict::Mixed => Err(Error::NoQuorum(
-                driver.no_quorum(&self.name, votes.into_failures()),
-            )),
+            Verdict::Open | Verdict::Again | Verdict::Unavailable | Verdict::Mixed => Err(
+                Error::NoQuorum(driver.no_quorum(&self.name, votes.into_failures())),
+            ),
         }
     }
 
@@ -228,7 +244,7 @@ impl Mutex {
     /// Makes attempt after attempt, one at least, until the deadline.
     async fn contend(&self, plan: &Plan, deadline: Option<Instant>) -> Result<Option<Guard>> {
         let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        let mut refusals = 0;
+        let (mut refusals, mut aheads) = (0, 0);
         let mut outage: Option<Instant> = None;
         loop {
             let tried = Instant::now();
@@ -239,6 +255,24 @@ impl Mutex {
                 }
                 Attempt::Busy if is_over() => return Ok(None),
                 Attempt::Busy => outage = None,
+                Attempt::Ahead if aheads < 3 => {
+                    aheads += 1;
+                    continue;
+                }
+                Attempt::Ahead if is_over() => return Ok(None),
+                Attempt::Ahead => {}
+                Attempt::Unavailable(error) if !is_over() && error.quarantine().is_some() => {
+                    // A new deployment, or one that was restarted as a whole:
+                    // it says how long it takes, so it is waited for.
+                    if outage.is_none() {
+                        tracing::warn!(lock = %self.name, %error, "waiting for the quarantine");
+                    }
+                    outage = None;
+                    let left = error.quarantine().unwrap_or_default();
+                    let wake = Instant::now() + left.min(QUARANTINE_POLL);
+                    sleep_until(deadline.map_or(wake, |end| wake.min(end))).await;
+                    continue;
+                }
                 Attempt::Unavailable(error) => {
                     let since = *outage.get_or_insert(tried);
                     if is_over() || since.elapsed() >= self.client.settings.outage_patience {
@@ -248,7 +282,8 @@ impl Mutex {
             }
             refusals += 1;
             let pause = Instant::now() + RETRY.delay(refusals, random::number());
-            tokio::time::sleep_until(deadline.map_or(pause, |end| pause.min(end))).await;
+            aheads = 0;
+            sleep_until(deadline.map_or(pause, |end| pause.min(end))).await;
         }
     }
 
@@ -257,12 +292,20 @@ impl Mutex {
         let Client {
             driver,
             reaper,
+            proposals,
             settings,
             ..
         } = &*self.client;
         let token = settings.token(self.note.as_deref())?;
-        let (name, key) = (&self.name, &plan.key);
-        Ok(attempt(driver, reaper, name, key, token, plan.terms).await)
+        let bid = Bid {
+            driver,
+            reaper,
+            proposals: self.fencing.then_some(&**proposals),
+            name: &self.name,
+            key: &plan.key,
+            terms: plan.terms,
+        };
+        Ok(bid.attempt(token).await)
     }
 
     /// What is to be done, when all of it makes sense.

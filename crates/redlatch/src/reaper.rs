@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redlatch_core::{Backoff, Key, Reply, Request, Token, Ttl};
+use redlatch_core::{Backoff, Ballot, Key, Reply, Request, Token, Ttl};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -66,20 +66,27 @@ pub(crate) struct Orphan {
     token: Token,
     /// After this time no node can have it any more.
     ttl: Ttl,
+    /// The highest ballot that was sent for it; nothing for a plain lock.
+    ballot: Option<Ballot>,
 }
 
 impl Orphan {
-    pub(crate) fn new(key: &Key, token: &Token, ttl: Ttl) -> Self {
+    pub(crate) fn new(key: &Key, token: &Token, ttl: Ttl, ballot: Option<Ballot>) -> Self {
         Self {
             key: key.clone(),
             token: token.clone(),
             ttl,
+            ballot,
         }
     }
 
-    fn request(&self) -> Request {
-        let (key, token) = (self.key.clone(), self.token.clone());
-        Request::Release { key, token }
+    /// The request that gives it back.
+    pub(crate) fn request(&self) -> Request {
+        Request::Release {
+            key: self.key.clone(),
+            token: self.token.clone(),
+            ballot: self.ballot,
+        }
     }
 }
 
@@ -294,6 +301,13 @@ impl<'a> Unkept<'a> {
     pub(crate) fn new(reaper: &'a Reaper, orphan: Orphan) -> Self {
         let orphan = Some(orphan);
         Self { reaper, orphan }
+    }
+
+    /// A higher ballot is about to be sent for it.
+    pub(crate) fn raise(&mut self, ballot: Option<Ballot>) {
+        if let Some(orphan) = &mut self.orphan {
+            orphan.ballot = orphan.ballot.max(ballot);
+        }
     }
 
     /// It is kept, or nothing of it can have reached a node.

@@ -1,12 +1,13 @@
 //! What must hold for every input, also the absurd ones.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use redlatch_core::validity::TtlError;
 use redlatch_core::{
-    Backoff, Instant, Key, Lease, NodeState, Owner, Reply, Request, Round, Step, Terms, Token, Ttl,
-    Verdict, Vote,
+    Backoff, Ballot, Instant, Key, Lease, NodeState, Owner, Reply, Request, Round, Scene, Step,
+    Terms, Token, Ttl, Verdict, Vote,
 };
 
 fn any_duration() -> impl Strategy<Value = Duration> {
@@ -81,11 +82,11 @@ proptest! {
     }
 
     #[test]
-    fn a_verdict_once_given_stands(votes in prop::collection::vec(0..3u8, 1..=64)) {
+    fn a_verdict_once_given_stands(votes in prop::collection::vec(0..4u8, 1..=64)) {
         let mut round = Round::new(votes.len());
         let mut last = Verdict::Open;
         for (node, vote) in votes.iter().enumerate() {
-            let vote = [Vote::Granted, Vote::Refused, Vote::Failed][usize::from(*vote)];
+            let vote = [Vote::Granted, Vote::Refused, Vote::Failed, Vote::Again][usize::from(*vote)];
             let verdict = round.vote(node, vote);
             match last {
                 Verdict::Open => {}
@@ -145,6 +146,9 @@ proptest! {
         let key = Key::new("k");
         let mut node = NodeState::default();
         let mut now = 0;
+        let run: Arc<str> = "run".into();
+        // The highest ballot that was granted to a lease of its own.
+        let mut fence = Ballot::default();
         // Who has been granted the key, and until when at least.
         let mut holder: Option<(u8, u64)> = None;
         for (step, client, time) in steps {
@@ -152,25 +156,39 @@ proptest! {
             let ttl = Ttl::new(Duration::from_millis(time)).unwrap();
             let key = key.clone();
             let live = holder.filter(|(_, until)| now < *until);
+            let scene = Scene { now, run: &run, policy: None };
+            let ballot = (client > 0).then(|| Ballot::at(now, time));
             match step {
                 0 | 1 => {
-                    let reply = node.apply(&Request::Acquire { key, token, ttl }, now);
+                    let held = node.get(&key).is_some_and(|stored| {
+                        stored.last_millisecond >= Some(now)
+                    });
+                    let reply = node.apply(&Request::Acquire { key, token, ttl, ballot }, &scene);
                     if reply == Reply::Granted {
                         match live {
                             Some((other, _)) => prop_assert_eq!(other, client),
-                            None => holder = Some((client, now + time)),
+                            None if held => {}
+                            None => {
+                                holder = Some((client, now + time));
+                                if let Some(ballot) = ballot {
+                                    prop_assert!(ballot > fence);
+                                }
+                            }
                         }
+                        fence = fence.max(ballot.unwrap_or_default());
                     }
                 }
                 2 => {
-                    let reply = node.apply(&Request::Extend { key, token, ttl }, now);
+                    let plain = client == 0;
+                    let reply = node.apply(&Request::Extend { key, token, ttl, plain }, &scene);
                     if let (Reply::Extended, Some((other, until))) = (reply, live) {
                         prop_assert_eq!(other, client);
                         holder = Some((client, until.max(now + time)));
                     }
                 }
                 3 => {
-                    if node.apply(&Request::Release { key, token }, now) == Reply::Released {
+                    let release = Request::Release { key, token, ballot };
+                    if node.apply(&release, &scene) == Reply::Released {
                         if let Some((other, _)) = live {
                             prop_assert_eq!(other, client);
                         }

@@ -1,11 +1,12 @@
 //! Runs the tables in `testdata/`: each line is one step, read by eye as well as by this.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redlatch_core::rules::Stored;
 use redlatch_core::{
-    Instant, Key, Lease, Loss, NodeState, Reply, Request, Round, Step, Terms, Token, Ttl, Verdict,
-    Vote,
+    Ballot, GuardOrder, Holder, Instant, Key, Lease, Loss, NodeState, Policy, Reply, Request,
+    Round, Scene, Step, Terms, Token, Ttl, Verdict, Vote,
 };
 
 #[test]
@@ -37,6 +38,7 @@ fn round_table() {
             let node = node.parse().unwrap_or(turn);
             let vote = match letter {
                 "g" => Vote::Granted,
+                "a" => Vote::Again,
                 "r" => Vote::Refused,
                 "f" => Vote::Failed,
                 other => panic!("no vote: {other}"),
@@ -44,6 +46,7 @@ fn round_table() {
             let expected = match verdict {
                 "." => Verdict::Open,
                 "W" => Verdict::Won,
+                "A" => Verdict::Again,
                 "R" => Verdict::Refused,
                 "U" => Verdict::Unavailable,
                 "M" => Verdict::Mixed,
@@ -59,65 +62,130 @@ fn round_table() {
 #[test]
 fn rules_table() {
     let mut node = NodeState::default();
-    for line in lines(include_str!("../../testdata/rules.txt")) {
-        if line.starts_with("case: ") {
-            node = NodeState::default();
-            continue;
+    let mut policy = None;
+    let mut run: Arc<str> = "run 0".into();
+    for (number, line) in lines(include_str!("../../testdata/rules.txt")).enumerate() {
+        let (step, expected) = line.split_once("->").unwrap_or((line, ""));
+        let words: Vec<&str> = step.split_whitespace().collect();
+        let now = words[0].parse().unwrap_or(0);
+        match words[..] {
+            ["case:", ..] => (node, policy) = (NodeState::default(), None),
+            ["guard", max_ttl, ref name @ ..] => {
+                policy = Some(Policy {
+                    deployment: name.concat().into(),
+                    max_ttl: ttl_of(max_ttl),
+                });
+            }
+            [_, "restart"] => run = format!("run {number}").into(),
+            [_, "forget"] => {
+                run = format!("run {number}").into();
+                node = NodeState::default();
+            }
+            [_, "put", key, value, ttl] => {
+                let stored = Stored {
+                    value: (value != "-").then(|| value.into()),
+                    last_millisecond: ttl.parse::<u64>().ok().map(|ttl| now + ttl),
+                };
+                node.put(Key::new(key), stored);
+            }
+            [_, "del", key] => node.delete(&Key::new(key)),
+            [_, ref request @ ..] => {
+                let scene = Scene {
+                    now,
+                    run: &run,
+                    policy: policy.as_ref(),
+                };
+                let reply = node.apply(&request_of(request), &scene);
+                assert_eq!(reply_words(&reply), expected.trim(), "{line}");
+            }
+            [] => unreachable!("empty lines are left out"),
         }
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let now: u64 = words[0].parse().unwrap();
-        let key = Key::new(words[2]);
-        let token = |at: usize| Token::parse(words[at]).unwrap();
-        let ttl = |at: usize| Ttl::new(Duration::from_millis(words[at].parse().unwrap())).unwrap();
-        let (request, expected) = match words[1] {
-            "acquire" => {
-                let (token, ttl) = (token(3), ttl(4));
-                (Request::Acquire { key, token, ttl }, &words[5..])
-            }
-            "extend" => {
-                let (token, ttl) = (token(3), ttl(4));
-                (Request::Extend { key, token, ttl }, &words[5..])
-            }
-            "release" => {
-                let token = token(3);
-                (Request::Release { key, token }, &words[4..])
-            }
-            "force" => (Request::Force { key }, &words[3..]),
-            "inspect" => (Request::Inspect { key }, &words[3..]),
-            "put" => {
-                let value = (words[3] != "-").then(|| words[3].into());
-                let last_millisecond = words[4].parse::<u64>().ok().map(|ttl| now + ttl);
-                node.put(
-                    key,
-                    Stored {
-                        value,
-                        last_millisecond,
-                    },
-                );
-                continue;
-            }
-            other => panic!("no request: {other}"),
-        };
-        let reply = node.apply(&request, now);
-        assert_eq!(reply_words(&reply), expected.join(" "), "{line}");
+    }
+}
+
+fn request_of(words: &[&str]) -> Request {
+    if words[0] == "init" {
+        return Request::Guard(match words[1] {
+            "read" => GuardOrder::Read,
+            "fresh" => GuardOrder::AssumeFresh,
+            "reconfigure" => GuardOrder::Reconfigure,
+            other => panic!("no order: {other}"),
+        });
+    }
+    let key = Key::new(words[1]);
+    let token = |words: &[&str]| Token::parse(words[2]).unwrap();
+    let ballot = |at: usize| words.get(at).map(|text| ballot_of(text));
+    match words[0] {
+        "acquire" => Request::Acquire {
+            key,
+            token: token(words),
+            ttl: ttl_of(words[3]),
+            ballot: ballot(4),
+        },
+        "rejoin" => Request::Rejoin {
+            key,
+            token: token(words),
+            ttl: ttl_of(words[3]),
+            born: ballot_of(words[4]),
+            ballot: ballot_of(words[5]),
+        },
+        "extend" => Request::Extend {
+            key,
+            token: token(words),
+            ttl: ttl_of(words[3]),
+            plain: false,
+        },
+        "release" => Request::Release {
+            key,
+            token: token(words),
+            ballot: ballot(3),
+        },
+        "force" => Request::Force { key },
+        "inspect" => Request::Inspect { key },
+        other => panic!("no request: {other}"),
+    }
+}
+
+fn ballot_of(text: &str) -> Ballot {
+    match text.strip_suffix("+1") {
+        Some(millis) => ballot_of(millis).next(),
+        None => Ballot::at(text.parse().unwrap(), 0),
     }
 }
 
 fn reply_words(reply: &Reply) -> String {
+    let millis = |duration: &Duration| duration.as_millis();
     match reply {
         Reply::Granted => "granted".into(),
-        Reply::Held => "held".into(),
+        Reply::Held(None) => "held".into(),
+        Reply::Held(Some(holder)) => format!("held {}", holder_words(holder)),
+        Reply::Low { seen, .. } => match seen.number() & 1023 {
+            0 => format!("low {}", seen.millis()),
+            tie => format!("low {}+{tie}", seen.millis()),
+        },
+        Reply::Future(now) => format!("future {now}"),
         Reply::Extended => "extended".into(),
         Reply::Released => "released".into(),
         Reply::Missing => "missing".into(),
         Reply::Foreign => "foreign".into(),
-        Reply::Holder(holder) => {
-            let value = holder.value.as_deref().map(String::from_utf8_lossy);
-            let remaining = holder.remaining.map(|left| left.as_millis().to_string());
-            let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
-            format!("{} {}", or_dash(value.map(Into::into)), or_dash(remaining))
+        Reply::Forced => "forced".into(),
+        Reply::Holder(holder) => holder_words(holder),
+        Reply::Guard(None) => "none".into(),
+        Reply::Guard(Some(guard)) => {
+            format!("{} {}", guard.deployment, millis(&guard.quarantine))
         }
+        Reply::Quarantined(left) => format!("quarantined {}", millis(left)),
+        Reply::ClockBehind(by) => format!("clock-behind {}", millis(by)),
+        Reply::Mismatch(name) => format!("mismatch {name}"),
+        Reply::TtlTooLong(most) => format!("ttl-too-long {}", millis(most)),
     }
+}
+
+fn holder_words(holder: &Holder) -> String {
+    let value = holder.value.as_deref().map(String::from_utf8_lossy);
+    let remaining = holder.remaining.map(|left| left.as_millis().to_string());
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    format!("{} {}", or_dash(value.map(Into::into)), or_dash(remaining))
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redlatch_core::{Instant, NodeState, Request};
+use redlatch_core::{Instant, NodeState, Request, Scene};
 
-use super::{Call, Node, NodeError, Ready};
+use super::{Call, Charter, Node, NodeError, Ready};
 use crate::clock::{Clock, SystemClock};
 
 /// A lock server inside this process: for tests, and for programs that need
@@ -29,12 +29,15 @@ use crate::clock::{Clock, SystemClock};
 #[derive(Clone, Debug)]
 pub struct MemoryNode {
     inner: Arc<Inner>,
+    charter: Option<Charter>,
 }
 
 #[derive(Debug)]
 struct Inner {
     clock: Arc<dyn Clock>,
+    /// Leases are timed by the time that has passed since, on top of this.
     born: Instant,
+    run: Arc<str>,
     state: Mutex<State>,
 }
 
@@ -54,9 +57,14 @@ impl MemoryNode {
     /// An empty node that reads the time from `clock`.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let born = clock.now();
-        let state = Mutex::default();
         Self {
-            inner: Arc::new(Inner { clock, born, state }),
+            inner: Arc::new(Inner {
+                clock,
+                born,
+                run: "memory".into(),
+                state: Mutex::default(),
+            }),
+            charter: None,
         }
     }
 
@@ -79,8 +87,9 @@ impl MemoryNode {
     }
 
     fn now(&self) -> u64 {
-        let age = self.inner.clock.now().since(self.inner.born);
-        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+        let Inner { clock, born, .. } = &*self.inner;
+        let age = u64::try_from(clock.now().since(*born).as_millis());
+        born.unix_millis().saturating_add(age.unwrap_or(u64::MAX))
     }
 }
 
@@ -91,6 +100,10 @@ impl Default for MemoryNode {
 }
 
 impl Node for MemoryNode {
+    fn enlist(&mut self, charter: Charter) {
+        self.charter = Some(charter);
+    }
+
     fn name(&self) -> &str {
         "memory"
     }
@@ -106,7 +119,15 @@ impl Node for MemoryNode {
                 state.node.sweep(now);
                 state.swept = state.node.len();
             }
-            Ok(state.node.apply(&request, now))
+            let scene = Scene {
+                now,
+                run: &node.inner.run,
+                policy: node
+                    .charter
+                    .as_ref()
+                    .and_then(|charter| charter.policy.as_ref()),
+            };
+            Ok(state.node.apply(&request, &scene))
         })
     }
 

@@ -5,9 +5,10 @@ pub(crate) mod redis;
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::{Reply, Request};
+use redlatch_core::{Policy, Reply, Request};
 
 /// One independent lock server.
 ///
@@ -15,6 +16,9 @@ use redlatch_core::{Reply, Request};
 /// another. A node must do each request in one atomic step, by the rules of
 /// [`NodeState`](redlatch_core::NodeState).
 pub trait Node: Send + Sync + 'static {
+    /// Takes the rules of the deployment. Called once, before anything else.
+    fn enlist(&mut self, charter: Charter);
+
     /// What people call this node: in errors, logs and spans. Without a password.
     fn name(&self) -> &str;
 
@@ -46,6 +50,18 @@ pub trait Node: Send + Sync + 'static {
     ) -> Pin<Box<dyn Future<Output = Result<Ready, NodeError>> + Send>>;
 }
 
+/// What a client expects of all its nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Charter {
+    /// What the restart guard is to hold; nothing when it is off.
+    pub policy: Option<Policy>,
+    /// What stands before the names of the keys in which a node keeps its own books.
+    pub service_prefix: Arc<str>,
+    /// Whether a node that belongs to another deployment is refused at once.
+    pub strict: bool,
+}
+
 /// A node's answer to come.
 pub type Call = Pin<Box<dyn Future<Output = Result<Reply, NodeError>> + Send>>;
 
@@ -66,6 +82,7 @@ pub struct Ready {
 pub struct NodeError {
     kind: NodeErrorKind,
     detail: Box<str>,
+    quarantine: Option<Duration>,
 }
 
 /// The kinds of [`NodeError`].
@@ -82,6 +99,12 @@ pub enum NodeErrorKind {
     NotRedis,
     /// It answered with an error of its own.
     Server,
+    /// It was set up in a way that makes locks unsafe, or for another deployment.
+    Misconfigured,
+    /// It may have forgotten leases that are still valid.
+    Quarantined,
+    /// Its clock is behind what it has seen.
+    ClockBehind,
     /// It answered something that makes no sense here.
     Confused,
 }
@@ -89,8 +112,45 @@ pub enum NodeErrorKind {
 impl NodeError {
     /// An error of this kind; `detail` is for people, and must not hold a password.
     pub fn new(kind: NodeErrorKind, detail: impl Into<Box<str>>) -> Self {
-        let detail = detail.into();
-        Self { kind, detail }
+        Self {
+            kind,
+            detail: detail.into(),
+            quarantine: None,
+        }
+    }
+
+    /// The error in a reply by which a node says that it can't be counted on.
+    pub(crate) fn in_reply(reply: &Reply) -> Option<Self> {
+        let mut error = match reply {
+            Reply::Quarantined(left) => Self::new(
+                NodeErrorKind::Quarantined,
+                format!(
+                    "in quarantine for another {left:.1?}, because it is new or was restarted and \
+                     may have forgotten leases; wait, or arm it if it is known to be fresh"
+                ),
+            ),
+            Reply::ClockBehind(by) => Self::new(
+                NodeErrorKind::ClockBehind,
+                format!("its clock is {by:.1?} behind what it has seen: set it right"),
+            ),
+            Reply::Mismatch(deployment) => {
+                Self::new(NodeErrorKind::Misconfigured, mismatch(deployment))
+            }
+            Reply::TtlTooLong(most) => Self::new(
+                NodeErrorKind::Misconfigured,
+                format!("it allows no ttl longer than {most:?} (max_ttl)"),
+            ),
+            _ => return None,
+        };
+        if let Reply::Quarantined(left) = reply {
+            error.quarantine = Some(*left);
+        }
+        Some(error)
+    }
+
+    /// How long the node will still be in quarantine, if it is.
+    pub fn quarantine(&self) -> Option<Duration> {
+        self.quarantine
     }
 
     /// The error of a node that did not answer within `limit`.
@@ -108,8 +168,19 @@ impl NodeError {
 
     /// Whether trying again can't help before somebody changes a setting.
     pub(crate) fn is_permanent(&self) -> bool {
-        matches!(self.kind, NodeErrorKind::Denied | NodeErrorKind::NotRedis)
+        matches!(
+            self.kind,
+            NodeErrorKind::Denied | NodeErrorKind::NotRedis | NodeErrorKind::Misconfigured
+        )
     }
+}
+
+/// A deployment is named by its name, number of nodes and longest ttl.
+pub(crate) fn mismatch(deployment: &str) -> String {
+    format!(
+        "it belongs to the deployment {deployment} (name/nodes/max_ttl in ms): give all its nodes \
+         and its settings, or reconfigure it"
+    )
 }
 
 impl fmt::Display for NodeError {

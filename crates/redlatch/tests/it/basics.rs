@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use redlatch::{Error, Redlatch};
-use redlatch_testkit::{Fleet, RedisServer};
+use redlatch_testkit::RedisServer;
+
+use crate::support::armed;
 
 #[tokio::test]
 async fn one_holder_at_a_time_on_one_node() {
@@ -12,7 +14,7 @@ async fn one_holder_at_a_time_on_one_node() {
     let stock = latch.mutex("sku:0001");
 
     let guard = stock.lock().await.unwrap();
-    assert_eq!(server.keys(), ["redlatch:sku:0001"]);
+    assert_eq!(server.locks(), ["redlatch:sku:0001"]);
     assert_eq!(
         server.get("redlatch:sku:0001").unwrap(),
         guard.token().as_str().as_bytes()
@@ -20,17 +22,17 @@ async fn one_holder_at_a_time_on_one_node() {
     assert!(stock.try_lock().await.unwrap().is_none());
 
     guard.release().await.unwrap();
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
     let next = stock.try_lock().await.unwrap().expect("it is free");
     drop(next);
     latch.close().await;
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
     assert!(matches!(stock.lock().await, Err(Error::Closed)));
 }
 
 #[tokio::test]
 async fn a_lease_is_on_all_five_nodes_and_leaves_all_of_them() {
-    let fleet = Fleet::start(5);
+    let fleet = armed(5);
     let latch = Redlatch::builder()
         .nodes(fleet.urls())
         .build()
@@ -39,12 +41,12 @@ async fn a_lease_is_on_all_five_nodes_and_leaves_all_of_them() {
     let guard = latch.mutex("job").lock().await.unwrap();
     latch.close().await; // also waits for the nodes that the quorum did not
     for server in fleet.iter() {
-        assert_eq!(server.keys(), ["redlatch:job"]);
+        assert_eq!(server.locks(), ["redlatch:job"]);
     }
     guard.release().await.unwrap();
     latch.close().await;
     for server in fleet.iter() {
-        assert!(server.keys().is_empty());
+        assert!(server.locks().is_empty());
     }
 }
 

@@ -37,9 +37,9 @@ fn a_guard_that_outlives_its_client_is_released_when_dropped() {
         let latch = Redlatch::connect(&server.url()).unwrap();
         latch.owner("me").mutex("job").lock().unwrap()
     };
-    assert_eq!(server.keys(), ["redlatch:job"]);
+    assert_eq!(server.locks(), ["redlatch:job"]);
     drop(guard);
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 }
 
 #[test]

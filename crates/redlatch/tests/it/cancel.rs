@@ -8,7 +8,7 @@ use std::time::Duration;
 use redlatch::{Guard, Mutex, Redlatch, Result};
 use redlatch_testkit::{Fleet, Proxy, RedisServer};
 
-use crate::support::{KEY, LONG, closes_empty, eventually, is_held_by, patient};
+use crate::support::{KEY, LONG, armed, closes_empty, eventually, is_held_by, patient};
 
 /// Polls `work` as often as it asks for it, but `times` times at most, and
 /// then drops it. The result, when it came to one.
@@ -59,7 +59,7 @@ struct Place {
 
 impl Place {
     fn new(nodes: usize, step: Duration) -> Self {
-        let fleet = Fleet::start(nodes);
+        let fleet = armed(nodes);
         Self {
             proxies: fleet.proxies(),
             fleet,
@@ -221,7 +221,7 @@ async fn a_renewal_cancelled_at_any_await_leaves_the_lease_held() {
 
 #[tokio::test]
 async fn a_cancelled_run_drops_its_body_and_frees_the_lock() {
-    let fleet = Fleet::start(3);
+    let fleet = armed(3);
     let latch = patient(fleet.urls()).build().await.unwrap();
     let job = latch.mutex("job");
     let (inside, mut entered) = tokio::sync::oneshot::channel();

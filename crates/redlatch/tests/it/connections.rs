@@ -29,8 +29,11 @@ async fn in_another_database() {
         .await
         .unwrap();
     let guard = latch.mutex("job").lock().await.unwrap();
-    assert!(server.info("db5").contains("keys=1"));
-    assert!(server.keys().is_empty(), "database 0 is not touched");
+    assert!(
+        server.info("db5").contains("keys=2"),
+        "the lock, and the slots of fences"
+    );
+    assert!(server.locks().is_empty(), "database 0 is not touched");
     guard.release().await.unwrap();
 }
 
@@ -38,7 +41,7 @@ async fn in_another_database() {
 async fn as_a_user_with_few_rights() {
     let server = RedisServer::start();
     let user = "ACL SETUSER locker on >secret ~redlatch:* -@all \
-                +hello +ping +set +get +del +pttl +pexpire +eval +evalsha";
+                +hello +ping +set +get +del +pttl +pexpire +hget +hset +time +eval +evalsha";
     let reply = server.command(&user.split_whitespace().collect::<Vec<_>>());
     assert!(!reply.is_error(), "{reply}");
     let url = format!("redis://locker:secret@127.0.0.1:{}", server.port());
@@ -163,7 +166,7 @@ async fn a_yii2_mutex_is_met_on_its_own_key() {
     let latch = build(builder.key_scheme(KeyScheme::yii2("a1b2c"))).await;
     let guard = latch.mutex("stock").lock().await.unwrap();
     // keyPrefix . md5(json_encode(["yii\redis\Mutex", "stock"])), by PHP.
-    assert_eq!(server.keys(), ["a1b2cbd5f101102a14d28f0bdad68adca4bc2"]);
+    assert_eq!(server.locks(), ["a1b2cbd5f101102a14d28f0bdad68adca4bc2"]);
     guard.release().await.unwrap();
 }
 
@@ -175,5 +178,5 @@ async fn two_clients_with_different_prefixes_do_not_meet() {
     let other = build(builder.prefix("app2:")).await;
     let _one = one.mutex("job").lock().await.unwrap();
     let _other = other.mutex("job").try_lock().await.unwrap().unwrap();
-    assert_eq!(server.keys(), ["app2:job", "redlatch:job"]);
+    assert_eq!(server.locks(), ["app2:job", "redlatch:job"]);
 }

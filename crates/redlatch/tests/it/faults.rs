@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use redlatch::Loss;
-use redlatch_testkit::{Fleet, Proxy, RedisServer};
+use redlatch_testkit::{Proxy, RedisServer};
 
 use crate::support::{
-    LONG, are_empty, closes_empty, eventually, eventually_everywhere, is_held_by, patient, renewals,
+    LONG, are_empty, armed, closes_empty, eventually, eventually_everywhere, is_held_by, patient,
+    renewals,
 };
 
 #[tokio::test]
 async fn a_flushed_script_cache_is_invisible() {
     for nodes in [1, 5] {
-        let fleet = Fleet::start(nodes);
+        let fleet = armed(nodes);
         let latch = patient(fleet.urls()).build().await.unwrap();
         let flush = || {
             for server in fleet.iter() {
@@ -56,7 +57,7 @@ async fn a_restart_between_two_locks_is_invisible() {
         restart(&server);
         job.lock().await.unwrap().release().await.unwrap();
     }
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 }
 
 #[tokio::test]
@@ -69,7 +70,7 @@ async fn a_restart_that_forgets_nothing_is_invisible_to_the_holder() {
     renewals(&server, 1).await;
     assert!(is_held_by(std::slice::from_ref(&server), &guard));
     guard.release().await.unwrap();
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 }
 
 #[tokio::test]
@@ -81,13 +82,13 @@ async fn a_restart_that_forgets_the_lease_is_told_as_a_loss() {
     server.restart_empty();
     assert_eq!(guard.lost().await.loss, Loss::Taken);
     assert!(guard.release().await.unwrap_err().is_lost());
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 }
 
 #[tokio::test]
 async fn killed_connections_are_invisible_to_the_holder() {
     for nodes in [1, 5] {
-        let fleet = Fleet::start(nodes);
+        let fleet = armed(nodes);
         let latch = patient(fleet.urls()).build().await.unwrap();
         let hang_up = || {
             for server in fleet.iter() {
@@ -151,7 +152,7 @@ async fn a_damaged_connection_is_replaced() {
         // What was only held back has arrived, before anybody could notice.
         assert_eq!(proxy.accepted() > 1, name != "hold", "{name}");
         drop(guard);
-        eventually("no key", || server.keys().is_empty()).await;
+        eventually("no key", || server.locks().is_empty()).await;
     }
 }
 
@@ -174,13 +175,13 @@ async fn a_client_outlives_an_outage_of_its_only_node() {
         let guard = latch.mutex("job").lock().await.unwrap();
         assert!(is_held_by(std::slice::from_ref(&server), &guard), "{name}");
         drop(guard);
-        eventually("no key", || server.keys().is_empty()).await;
+        eventually("no key", || server.locks().is_empty()).await;
     }
 }
 
 #[tokio::test]
 async fn mute_connections_to_all_nodes_are_replaced() {
-    let fleet = Fleet::start(5);
+    let fleet = armed(5);
     let proxies = fleet.proxies();
     let latch = patient(proxies.iter().map(Proxy::url)).node_timeout(Duration::from_millis(100));
     let latch = latch.build().await.unwrap();
@@ -205,5 +206,5 @@ async fn a_lease_outlives_a_connection_that_falls_mute() {
     proxy.heal();
     renewals(&server, 1).await;
     guard.release().await.unwrap();
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 }

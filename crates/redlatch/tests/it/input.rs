@@ -43,7 +43,7 @@ async fn the_same_node_twice_is_refused_by_name_and_by_what_it_says_of_itself() 
     let same = refused(Redlatch::builder().nodes([url, alias])).await;
     assert!(matches!(same, ConfigError::SameNodeTwice(..)), "{same}");
     assert!(same.to_string().contains("the same server"), "{same}");
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 }
 
 #[tokio::test]
@@ -153,10 +153,10 @@ async fn names_and_settings_of_a_lock_are_checked_before_a_node_is_asked() {
     assert!(error.is_config(), "{error}");
     let error = config(job().note("x".repeat(257)).lock().await);
     assert_eq!(error, ConfigError::Note);
-    assert_eq!(config(Exported::new("")), ConfigError::Token);
-    assert_eq!(config(Exported::new("a\nb")), ConfigError::Token);
+    assert_eq!(config(Exported::new("", 1)), ConfigError::Token);
+    assert_eq!(config(Exported::new("a\nb", 1)), ConfigError::Token);
     assert_eq!(server.commands_processed(), before);
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn a_token_source_that_returns_nonsense_is_refused() {
     let builder = Redlatch::builder().nodes([server.url()]);
     let latch = builder.token_source(String::new).build().await.unwrap();
     assert_eq!(config(latch.mutex("job").lock().await), ConfigError::Token);
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 }
 
 #[tokio::test]

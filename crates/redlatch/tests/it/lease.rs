@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use redlatch::{Error, Guard, Loss, Redlatch};
-use redlatch_testkit::{Fleet, RedisServer};
+use redlatch_testkit::RedisServer;
 
 use crate::support::{
-    KEY, LONG, are_empty, closes_empty, eventually, is_held_by, patient, renewals,
+    KEY, LONG, are_empty, armed, closes_empty, eventually, is_held_by, patient, renewals,
 };
 
 /// Loss is final, whatever the nodes say later.
@@ -24,7 +24,7 @@ async fn assert_lost(guard: Guard, loss: Loss) {
 
 #[tokio::test]
 async fn the_holder_hears_of_the_end_before_it_comes() {
-    let fleet = Fleet::start(5);
+    let fleet = armed(5);
     let ttl = Duration::from_secs(5);
     let drift = ttl / 100 + Duration::from_millis(2);
     let latch = patient(fleet.urls()).ttl(ttl);
@@ -49,7 +49,7 @@ async fn the_holder_hears_of_the_end_before_it_comes() {
 #[tokio::test]
 async fn a_lease_that_no_quorum_can_renew_is_lost_for_good() {
     for frozen in [3, 5] {
-        let fleet = Fleet::start(5);
+        let fleet = armed(5);
         let latch = patient(fleet.urls()).node_timeout(Duration::from_millis(50));
         let latch = latch.build().await.unwrap();
         let job = latch.mutex("job").ttl(Duration::from_millis(600));
@@ -70,7 +70,7 @@ async fn a_lease_that_no_quorum_can_renew_is_lost_for_good() {
 #[tokio::test]
 async fn a_key_deleted_on_a_quorum_is_a_loss_at_the_next_renewal() {
     for nodes in [1, 5] {
-        let fleet = Fleet::start(nodes);
+        let fleet = armed(nodes);
         let latch = patient(fleet.urls()).build().await.unwrap();
         let job = latch.mutex("job").ttl(Duration::from_secs(6));
         let guard = job.lock().await.unwrap();
@@ -86,7 +86,7 @@ async fn a_key_deleted_on_a_quorum_is_a_loss_at_the_next_renewal() {
 
 #[tokio::test]
 async fn a_key_deleted_on_a_minority_is_no_loss() {
-    let fleet = Fleet::start(5);
+    let fleet = armed(5);
     let latch = patient(fleet.urls()).build().await.unwrap();
     let guard = latch.mutex("job").ttl(Duration::from_secs(6));
     let guard = guard.lock().await.unwrap();
@@ -102,7 +102,7 @@ async fn a_key_deleted_on_a_minority_is_no_loss() {
 
 #[tokio::test]
 async fn a_lock_taken_away_by_force_is_a_loss() {
-    let fleet = Fleet::start(3);
+    let fleet = armed(3);
     let latch = patient(fleet.urls()).build().await.unwrap();
     let guard = latch.mutex("job").lock().await.unwrap();
     eventually("the key on all nodes", || is_held_by(&fleet, &guard)).await;
@@ -115,7 +115,7 @@ async fn a_lock_taken_away_by_force_is_a_loss() {
 #[tokio::test]
 async fn a_lease_is_renewed_for_as_long_as_it_is_held() {
     for nodes in [1, 5] {
-        let fleet = Fleet::start(nodes);
+        let fleet = armed(nodes);
         let latch = patient(fleet.urls()).node_timeout(Duration::from_millis(100));
         let latch = latch.build().await.unwrap();
         let ttl = Duration::from_millis(500);
@@ -149,7 +149,7 @@ async fn without_renewal_a_lease_ends_by_itself() {
         now == -2
     };
     eventually("its end", ended).await;
-    assert_eq!(server.calls("evalsha"), 0);
+    assert_eq!(server.calls("evalsha"), 1, "the acquire alone");
     assert_lost(guard, Loss::Expired).await;
 }
 
@@ -172,7 +172,7 @@ async fn without_renewal_a_lease_is_renewed_by_hand() {
 #[tokio::test]
 async fn max_hold_ends_a_lease_that_is_renewed() {
     for nodes in [1, 5] {
-        let fleet = Fleet::start(nodes);
+        let fleet = armed(nodes);
         let latch = patient(fleet.urls()).node_timeout(Duration::from_millis(100));
         let latch = latch.build().await.unwrap();
         let job = latch.mutex("job").ttl(Duration::from_millis(600));

@@ -5,10 +5,10 @@ use std::time::Duration;
 use redlatch::Redlatch;
 use redlatch_testkit::{Fleet, Proxy, RedisServer};
 
-use crate::support::{KEY, LONG, closes_empty, eventually, is_held_by, patient};
+use crate::support::{KEY, LONG, armed, closes_empty, eventually, is_held_by, patient};
 
 async fn behind_proxies(nodes: usize) -> (Fleet, Vec<Proxy>, Redlatch) {
-    let fleet = Fleet::start(nodes);
+    let fleet = armed(nodes);
     let proxies = fleet.proxies();
     let latch = patient(proxies.iter().map(Proxy::url));
     let latch = latch.build().await.unwrap();
@@ -25,13 +25,15 @@ fn lose_replies(proxies: &[Proxy]) {
 async fn an_acquire_whose_reply_was_lost_is_known_as_its_own() {
     for nodes in [1, 5] {
         let (fleet, proxies, latch) = behind_proxies(nodes).await;
+        let before: Vec<u64> = fleet.iter().map(|server| server.calls("evalsha")).collect();
         lose_replies(&proxies);
         let guard = latch.mutex("job").try_lock().await.unwrap();
         let guard = guard.expect("what holds it is its own first request");
         eventually("the key on all nodes", || is_held_by(&fleet, &guard)).await;
         latch.close().await;
-        for server in fleet.iter() {
-            assert_eq!(server.calls("set"), 2);
+        for (server, before) in fleet.iter().zip(before) {
+            assert_eq!(server.calls("evalsha"), before + 2, "sent twice");
+            assert_eq!(server.calls("set"), 1, "granted once");
         }
         guard.release().await.unwrap();
         closes_empty(&latch, &fleet).await;
@@ -47,7 +49,11 @@ async fn an_acquire_that_is_sent_again_does_not_take_what_another_has() {
     let guard = other.mutex("job").lock().await.unwrap();
     proxy.lose_reply_to(KEY);
     assert!(latch.mutex("job").try_lock().await.unwrap().is_none());
-    assert_eq!(server.calls("set"), 3);
+    assert_eq!(
+        server.calls("evalsha"),
+        3,
+        "one that got it, and one sent twice"
+    );
     latch.close().await;
     assert!(is_held_by(std::slice::from_ref(&server), &guard));
 }
@@ -71,7 +77,7 @@ async fn an_acquire_whose_replies_are_all_lost_leaves_nothing_behind() {
         () = tokio::time::sleep(Duration::from_millis(300)) => {}
     }
     proxy.heal();
-    eventually("no key", || server.keys().is_empty()).await;
+    eventually("no key", || server.locks().is_empty()).await;
     closes_empty(&latch, std::slice::from_ref(&server)).await;
 }
 

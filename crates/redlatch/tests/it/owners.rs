@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redlatch::{Exported, Redlatch};
-use redlatch_testkit::{Fleet, RedisServer};
+use redlatch_testkit::RedisServer;
 
-use crate::support::{build, client, eventually};
+use crate::support::{armed, build, client, eventually};
 
 #[tokio::test]
 async fn an_owner_locks_again_and_the_last_guard_frees_the_lock() {
@@ -22,9 +22,9 @@ async fn an_owner_locks_again_and_the_last_guard_frees_the_lock() {
     outer.release().await.unwrap();
     drop(inner);
     third.ensure_held().unwrap();
-    assert_eq!(server.keys(), ["redlatch:stock"]);
+    assert_eq!(server.locks(), ["redlatch:stock"]);
     third.release().await.unwrap();
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn tasks_of_one_owner_that_lock_at_the_same_time_share_one_lease() {
     );
     assert_eq!(server.calls("set"), 1);
     drop(guards);
-    eventually("the lock is free", || server.keys().is_empty()).await;
+    eventually("the lock is free", || server.locks().is_empty()).await;
 }
 
 #[tokio::test]
@@ -104,27 +104,37 @@ async fn an_owner_whose_lease_was_lost_gets_a_new_one() {
     drop(lost);
     latch.close().await;
     new.ensure_held().unwrap();
-    assert_eq!(server.keys(), ["redlatch:stock"]);
+    assert_eq!(server.locks(), ["redlatch:stock"]);
 }
 
 #[tokio::test]
 async fn a_lease_is_adopted_by_another_client() {
-    let fleet = Fleet::start(3);
+    let fleet = armed(3);
     let one = build(Redlatch::builder().nodes(fleet.urls())).await;
     let other = build(Redlatch::builder().nodes(fleet.urls())).await;
     let guard = one.mutex("job").lock().await.unwrap();
-    let text = guard.detach().token().to_owned();
+    let fence = guard.fence();
+    let (text, same) = {
+        let exported = guard.detach();
+        (exported.token().to_owned(), exported.fence())
+    };
+    assert_eq!(fence, same);
 
-    let exported = Exported::new(&text).unwrap();
+    let exported = Exported::new(&text, fence).unwrap();
     let adopted = other.mutex("job").adopt(exported).await.unwrap();
     assert_eq!(adopted.token().as_str(), text);
+    assert_eq!(
+        adopted.fence(),
+        fence,
+        "a fence is the holder's, and it is handed over"
+    );
     adopted.ensure_held().unwrap();
     assert!(one.mutex("job").try_lock().await.unwrap().is_none());
     adopted.release().await.unwrap();
     other.close().await;
     one.close().await;
     for server in fleet.iter() {
-        assert!(server.keys().is_empty());
+        assert!(server.locks().is_empty());
     }
 }
 
@@ -141,7 +151,7 @@ async fn a_lease_that_is_gone_is_not_adopted_and_nothing_is_created() {
         .await
         .unwrap_err();
     assert!(error.is_lost(), "{error}");
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 
     let next = latch.mutex("job").lock().await.unwrap();
     let error = latch.mutex("job").adopt(exported).await.unwrap_err();
@@ -161,7 +171,7 @@ async fn a_detached_lease_stays_until_its_ttl_and_is_not_renewed() {
         let _ = guard.detach();
         view
     };
-    assert_eq!(server.keys(), ["redlatch:job"]);
+    assert_eq!(server.locks(), ["redlatch:job"]);
     assert!(view.ensure_held().is_err(), "the guard is gone");
-    eventually("the lease ends at its ttl", || server.keys().is_empty()).await;
+    eventually("the lease ends at its ttl", || server.locks().is_empty()).await;
 }

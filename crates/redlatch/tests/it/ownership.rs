@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use redlatch::{Error, Exported, Loss};
-use redlatch_testkit::{Fleet, RedisServer};
+use redlatch_testkit::RedisServer;
 
-use crate::support::{KEY, LONG, are_empty, closes_empty, eventually, is_held_by, patient};
+use crate::support::{KEY, LONG, are_empty, armed, closes_empty, eventually, is_held_by, patient};
 
 #[tokio::test]
 async fn nobody_releases_the_lock_of_another() {
     for nodes in [1, 5] {
-        let fleet = Fleet::start(nodes);
+        let fleet = armed(nodes);
         let latch = patient(fleet.urls()).build().await.unwrap();
         let guard = latch.mutex("job").lock().await.unwrap();
         eventually("the key on all nodes", || is_held_by(&fleet, &guard)).await;
@@ -28,7 +28,7 @@ async fn nobody_releases_the_lock_of_another() {
 #[tokio::test]
 async fn a_token_that_is_not_the_holders_is_not_adopted() {
     for nodes in [1, 5] {
-        let fleet = Fleet::start(nodes);
+        let fleet = armed(nodes);
         let latch = patient(fleet.urls()).build().await.unwrap();
         let guard = latch.mutex("job").lock().await.unwrap();
         eventually("the key on all nodes", || is_held_by(&fleet, &guard)).await;
@@ -38,7 +38,7 @@ async fn a_token_that_is_not_the_holders_is_not_adopted() {
         let id = real.split(' ').next().unwrap().to_owned();
         let made_up = ["0123456789abcdefghijklmnopq", &id, &format!("{real} ")];
         for token in made_up {
-            let Ok(exported) = Exported::new(token) else {
+            let Ok(exported) = Exported::new(token, 1) else {
                 continue;
             };
             let error = other.mutex("job").adopt(exported).await.unwrap_err();
@@ -48,18 +48,18 @@ async fn a_token_that_is_not_the_holders_is_not_adopted() {
         assert!(is_held_by(&fleet, &guard));
         guard.ensure_held().unwrap();
 
-        let exported = Exported::new(&real).unwrap();
+        let exported = Exported::new(&real, 1).unwrap();
         let adopted = other.mutex("job").adopt(exported).await.unwrap();
         adopted.release().await.unwrap();
         other.close().await;
-        assert!(fleet.iter().all(|server| server.keys().is_empty()));
+        assert!(fleet.iter().all(|server| server.locks().is_empty()));
     }
 }
 
 #[tokio::test]
 async fn a_late_release_does_not_free_the_next_holders_lock() {
     for nodes in [1, 5] {
-        let fleet = Fleet::start(nodes);
+        let fleet = armed(nodes);
         for release in [true, false] {
             let builder = patient(fleet.urls()).node_timeout(Duration::from_millis(200));
             let late = builder.build().await.unwrap();
@@ -91,7 +91,7 @@ async fn a_late_release_does_not_free_the_next_holders_lock() {
 #[tokio::test]
 async fn a_release_after_the_key_was_taken_away_says_so() {
     for nodes in [1, 5] {
-        let fleet = Fleet::start(nodes);
+        let fleet = armed(nodes);
         for release in [true, false] {
             let robbed = patient(fleet.urls()).build().await.unwrap();
             let guard = robbed.mutex("job").lock().await.unwrap();
@@ -140,7 +140,7 @@ fn dump(server: &RedisServer) -> (String, i64) {
 
 #[tokio::test]
 async fn a_stranger_holds_the_lock_with_any_type_and_any_value() {
-    let fleet = Fleet::start(3);
+    let fleet = armed(3);
     let latch = patient(fleet.urls()).build().await.unwrap();
     let job = latch.mutex("job");
     for (command, value) in STRANGERS {
@@ -157,7 +157,7 @@ async fn a_stranger_holds_the_lock_with_any_type_and_any_value() {
         let expires = command.contains(&"PX");
         assert_eq!(holder.remaining.is_some(), expires);
         assert_eq!(timeout.to_string().contains("never expires"), !expires);
-        let exported = Exported::new("0123456789abcdefghijklmnopq").unwrap();
+        let exported = Exported::new("0123456789abcdefghijklmnopq", 1).unwrap();
         assert!(job.adopt(exported).await.unwrap_err().is_lost());
         assert_eq!(fleet.iter().map(dump).collect::<Vec<_>>(), before);
         if let Some(value) = value {

@@ -9,14 +9,15 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use redlatch::Redlatch;
-use redlatch_testkit::Fleet;
+
+use crate::support::armed;
 
 const TASKS: usize = 3;
 const INCREMENTS: usize = 20;
 
 #[test]
 fn four_processes_lose_no_increment_over_one_node() {
-    let fleet = Fleet::start(1);
+    let fleet = armed(1);
     assert_eq!(
         count_with_processes(4, &fleet.urls(), true),
         4 * TASKS * INCREMENTS
@@ -25,7 +26,7 @@ fn four_processes_lose_no_increment_over_one_node() {
 
 #[test]
 fn four_processes_lose_no_increment_over_five_nodes() {
-    let fleet = Fleet::start(5);
+    let fleet = armed(5);
     assert_eq!(
         count_with_processes(4, &fleet.urls(), true),
         4 * TASKS * INCREMENTS
@@ -34,7 +35,7 @@ fn four_processes_lose_no_increment_over_five_nodes() {
 
 #[test]
 fn without_the_lock_the_same_program_loses_increments() {
-    let fleet = Fleet::start(1);
+    let fleet = armed(1);
     assert!(count_with_processes(4, &fleet.urls(), false) < 4 * TASKS * INCREMENTS);
 }
 

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use redlatch::Redlatch;
 use redlatch::node::NodeErrorKind;
+use redlatch::{Builder, Redlatch};
 use redlatch_testkit::{Fleet, Proxy, RedisServer};
 
 use crate::support::{
-    KEY, LONG, NODE_TIMEOUT, are_empty, at_once, closes_empty, eventually, eventually_everywhere,
-    eventually_locked, is_held_by, no_quorum, patient, renewals,
+    KEY, LONG, NODE_TIMEOUT, are_empty, arm, armed, at_once, closes_empty, eventually,
+    eventually_everywhere, eventually_locked, is_held_by, no_quorum, patient, renewals,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +32,18 @@ impl Cluster {
     fn start(fault: Fault) -> Self {
         // The dead come back with all they knew.
         let fleet = Fleet::start_with(5, &RedisServer::builder().append_only());
+        arm(&fleet);
         Self {
             proxies: fleet.proxies(),
             fleet,
             fault,
         }
+    }
+
+    /// A client with time to spare. Without the restart guard, which would keep
+    /// out the dead when they come back.
+    fn patient(&self) -> Builder {
+        patient(self.urls()).restart_guard(false)
     }
 
     fn urls(&self) -> Vec<String> {
@@ -82,7 +89,7 @@ async fn use_lock(latch: &Redlatch) {
 async fn two_bad_nodes_of_five_are_not_waited_for() {
     for fault in FAULTS {
         let cluster = Cluster::start(fault);
-        let latch = patient(cluster.urls()).build().await.unwrap();
+        let latch = cluster.patient().build().await.unwrap();
         use_lock(&latch).await;
         cluster.strike(0..2);
         use_lock(&latch).await;
@@ -97,7 +104,7 @@ async fn nodes_may_be_bad_before_the_client_is_built() {
         let cluster = Cluster::start(fault);
         cluster.strike(3..5);
         let patience = Duration::from_millis(500);
-        let builder = patient(cluster.urls()).connect_timeout(patience);
+        let builder = cluster.patient().connect_timeout(patience);
         let latch = builder.build().await.unwrap();
         use_lock(&latch).await;
 
@@ -113,7 +120,8 @@ async fn renewal_does_not_wait_for_bad_nodes() {
     for fault in FAULTS {
         let cluster = Cluster::start(fault);
         // Renewed after 0.5 s: had it then waited for a node, it would be lost.
-        let latch = patient(cluster.urls())
+        let latch = cluster
+            .patient()
             .node_timeout(Duration::from_millis(1200))
             .ttl(Duration::from_millis(1500));
         let latch = latch.build().await.unwrap();
@@ -123,7 +131,7 @@ async fn renewal_does_not_wait_for_bad_nodes() {
         guard.ensure_held().unwrap();
         assert!(is_held_by(&cluster.fleet[3..], &guard));
         guard.release().await.unwrap();
-        assert!(cluster.fleet[0].keys().is_empty());
+        assert!(cluster.fleet[0].locks().is_empty());
         assert!(are_empty(&cluster.fleet[3..]));
     }
 }
@@ -132,7 +140,7 @@ async fn renewal_does_not_wait_for_bad_nodes() {
 async fn a_release_reaches_nodes_that_come_back_later() {
     for fault in FAULTS {
         let cluster = Cluster::start(fault);
-        let latch = patient(cluster.urls()).build().await.unwrap();
+        let latch = cluster.patient().build().await.unwrap();
         let guard = latch.mutex("job").lock().await.unwrap();
         let everywhere = || is_held_by(&cluster.fleet, &guard);
         eventually("the key on all nodes", everywhere).await;
@@ -147,7 +155,7 @@ async fn a_release_reaches_nodes_that_come_back_later() {
 
 #[tokio::test]
 async fn a_release_reaches_a_node_whose_connection_was_given_up() {
-    let fleet = Fleet::start(5);
+    let fleet = armed(5);
     let proxies = fleet.proxies();
     let latch = patient(proxies.iter().map(Proxy::url))
         .node_timeout(Duration::from_millis(50))
@@ -169,9 +177,11 @@ async fn a_release_reaches_a_node_whose_connection_was_given_up() {
 
 #[tokio::test]
 async fn with_three_of_five_dead_each_of_them_is_named() {
-    let fleet = Fleet::start(5);
+    let fleet = armed(5);
     let patience = Duration::from_millis(300);
-    let builder = patient(fleet.urls()).outage_patience(patience);
+    let builder = patient(fleet.urls())
+        .restart_guard(false)
+        .outage_patience(patience);
     let latch = builder.build().await.unwrap();
     let job = latch.mutex("job");
     for server in &fleet[1..4] {
@@ -206,7 +216,7 @@ async fn with_three_of_five_dead_each_of_them_is_named() {
 
 #[tokio::test]
 async fn with_three_of_five_frozen_the_others_grants_are_given_back() {
-    let fleet = Fleet::start(5);
+    let fleet = armed(5);
     let limit = Duration::from_secs(1);
     let builder = patient(fleet.urls()).node_timeout(limit);
     let latch = builder.build().await.unwrap();
@@ -253,7 +263,7 @@ async fn an_outage_is_counted_from_its_own_beginning() {
 
 #[tokio::test]
 async fn a_vote_that_is_not_won_gives_back_what_it_got() {
-    let fleet = Fleet::start(5);
+    let fleet = armed(5);
     let proxies = fleet.proxies();
     for server in &fleet[..3] {
         server.command(&["SET", KEY, "stranger", "PX", "60000"]);
@@ -274,7 +284,7 @@ async fn a_vote_that_is_not_won_gives_back_what_it_got() {
 
 #[tokio::test]
 async fn a_vote_lost_to_refusals_and_failures_together_gives_back_what_it_got() {
-    let fleet = Fleet::start(5);
+    let fleet = armed(5);
     let latch = patient(fleet.urls()).node_timeout(Duration::from_millis(500));
     let latch = latch.build().await.unwrap();
     for server in &fleet[..2] {
@@ -292,7 +302,7 @@ async fn a_vote_lost_to_refusals_and_failures_together_gives_back_what_it_got() 
 
 #[tokio::test]
 async fn two_clients_that_contend_on_five_nodes_leave_nothing_behind() {
-    let fleet = Fleet::start(5);
+    let fleet = armed(5);
     let first = patient(fleet.urls()).build().await.unwrap();
     let second = patient(fleet.urls()).build().await.unwrap();
     let contend = |latch: Redlatch| async move {

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlatch::node::NodeErrorKind;
-use redlatch_testkit::{Fleet, RedisServer};
+use redlatch_testkit::RedisServer;
 
-use crate::support::{KEY, LONG, closes_empty, eventually, eventually_locked, no_quorum, patient};
+use crate::support::{
+    KEY, LONG, armed, closes_empty, eventually, eventually_locked, no_quorum, patient,
+};
 
 /// The reason that a single node gives for refusing the lock `job`.
 #[track_caller]
@@ -36,7 +38,7 @@ async fn a_server_that_became_a_replica_says_so() {
     assert!(refused.contains("this is a replica"), "{refused}");
 
     server.command(&["REPLICAOF", "NO", "ONE"]);
-    eventually("the release", || server.keys().is_empty()).await;
+    eventually("the release", || server.locks().is_empty()).await;
     eventually_locked(&latch).await.release().await.unwrap();
 }
 
@@ -51,7 +53,7 @@ async fn a_full_server_says_so_and_still_renews_and_releases() {
     assert!(refused.contains("raise maxmemory"), "{refused}");
     guard.renew(2 * LONG).await.unwrap();
     guard.release().await.unwrap();
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     let guard = latch.mutex("job").try_lock().await.unwrap();
@@ -60,7 +62,7 @@ async fn a_full_server_says_so_and_still_renews_and_releases() {
 
 #[tokio::test]
 async fn a_minority_of_full_servers_is_done_without() {
-    let fleet = Fleet::start(5);
+    let fleet = armed(5);
     let latch = patient(fleet.urls()).build().await.unwrap();
     for server in &fleet[..2] {
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);

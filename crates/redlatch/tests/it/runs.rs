@@ -20,7 +20,7 @@ async fn the_body_holds_the_lock_and_its_value_is_returned() {
         })
         .await;
     assert!(value.unwrap());
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 }
 
 #[tokio::test]
@@ -116,5 +116,5 @@ async fn a_cancelled_run_drops_the_body_and_frees_the_lock() {
     let run = job.run(|_| std::future::pending::<Result<(), std::io::Error>>());
     let cut = tokio::time::timeout(Duration::from_millis(100), run).await;
     assert!(cut.is_err());
-    eventually("the lock is free", || server.keys().is_empty()).await;
+    eventually("the lock is free", || server.locks().is_empty()).await;
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlatch::{Builder, Error, Guard, NoQuorum, Redlatch};
-use redlatch_testkit::RedisServer;
+use redlatch_testkit::{Fleet, RedisServer};
 use tokio::time::Instant;
 
 /// The key of the lock `job`.
@@ -14,7 +14,7 @@ pub(crate) const KEY: &str = "redlatch:job";
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// So long that no key goes by itself while a test runs.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// How long a test waits for what must happen; well within [`LONG`].
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -25,6 +25,32 @@ pub(crate) fn patient(urls: impl IntoIterator<Item = impl Into<String>>) -> Buil
         .nodes(urls)
         .node_timeout(NODE_TIMEOUT)
         .ttl(LONG)
+}
+
+/// New servers that may grant at once: their restart guards are armed.
+pub(crate) fn armed(nodes: usize) -> Fleet {
+    let fleet = Fleet::start(nodes);
+    arm(&fleet);
+    fleet
+}
+
+/// Arms the restart guards of these servers. Blocks, on a thread of its own, so
+/// that it can be used in async tests and in others.
+pub(crate) fn arm(fleet: &Fleet) {
+    if fleet.len() == 1 {
+        return;
+    }
+    let urls = fleet.urls();
+    let work = async {
+        let admin = Redlatch::builder().nodes(urls).admin().await.unwrap();
+        for status in admin.assume_fresh().await {
+            assert!(status.is_armed(), "{status}");
+        }
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || runtime.block_on(work));
+    });
 }
 
 /// A client of one server.
@@ -104,7 +130,7 @@ pub(crate) fn no_quorum<T>(result: Result<T, Error>) -> Box<NoQuorum> {
 
 /// Whether none of the servers has any key.
 pub(crate) fn are_empty(servers: &[RedisServer]) -> bool {
-    servers.iter().all(|server| server.keys().is_empty())
+    servers.iter().all(|server| server.locks().is_empty())
 }
 
 /// Gives the client's releases their time, and sees that they left no key.
@@ -114,7 +140,7 @@ pub(crate) fn closes_empty(latch: &Redlatch, servers: &[RedisServer]) -> impl Fu
     async move {
         latch.close().await;
         for server in servers {
-            assert_eq!(server.keys(), [""; 0], "{place}: {server:?}");
+            assert_eq!(server.locks(), [""; 0], "{place}: {server:?}");
         }
     }
 }

@@ -17,7 +17,7 @@ fn a_guard_dropped_outside_the_runtime_is_released_by_it() {
         latch.mutex("job").lock().await.unwrap()
     });
     std::thread::spawn(move || drop(guard)).join().unwrap();
-    runtime.block_on(eventually("the lock is free", || server.keys().is_empty()));
+    runtime.block_on(eventually("the lock is free", || server.locks().is_empty()));
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_runtime_that_shuts_down_while_tasks_hold_guards_does_not_panic() {
                 std::future::pending::<()>().await;
             });
         }
-        eventually("all are held", || server.keys().len() == 20).await;
+        eventually("all are held", || server.locks().len() == 20).await;
     });
     runtime.shutdown_timeout(Duration::from_secs(5));
 }
@@ -64,10 +64,10 @@ async fn close_waits_until_everything_dropped_is_released() {
     for number in 0..200 {
         guards.push(latch.mutex(format!("job-{number}")).lock().await.unwrap());
     }
-    assert_eq!(server.keys().len(), 200);
+    assert_eq!(server.locks().len(), 200);
     drop(guards);
     latch.close().await;
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_client_that_is_dropped_with_its_guards_leaves_no_task_and_no_connecti
         server.connected_clients() == 0
     })
     .await;
-    assert!(server.keys().is_empty());
+    assert!(server.locks().is_empty());
 }
 
 #[tokio::test]

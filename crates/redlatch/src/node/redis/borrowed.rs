@@ -1,46 +1,67 @@
 //! A Redis connection that the user brought.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
 use redlatch_core::Request;
 use tokio::time::timeout;
 
-use super::wire::{self, Before, Trouble};
-use crate::node::{Call, CallAll, Node, NodeError, Ready};
+use super::server;
+use super::wire::{self, Before, Dialect, Trouble};
+use crate::node::{Call, CallAll, Charter, Node, NodeError, Ready};
 
 /// A node behind a connection that is not ours: it may reconnect behind our
 /// back, or not at all, and what it does about that is its owner's business.
 pub(crate) struct Borrowed<C> {
     name: String,
     connection: C,
+    enlisted: Option<(Charter, Arc<Dialect>)>,
 }
 
 impl<C> Borrowed<C> {
     pub(crate) fn new(name: String, connection: C) -> Self {
-        Self { name, connection }
+        Self {
+            name,
+            connection,
+            enlisted: None,
+        }
+    }
+
+    fn enlisted(&self) -> (Charter, Arc<Dialect>) {
+        self.enlisted
+            .clone()
+            .expect("enlisted before anything else")
     }
 }
 
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Node for Borrowed<C> {
+    fn enlist(&mut self, charter: Charter) {
+        // No hint: the connection may lead to another run of the server by now.
+        let dialect = Arc::new(Dialect::new(&charter, "".into()));
+        self.enlisted = Some((charter, dialect));
+    }
+
     fn name(&self) -> &str {
         &self.name
     }
 
     fn call(&self, request: Request, limit: Duration) -> Call {
         let mut connection = self.connection.clone();
+        let (_, dialect) = self.enlisted();
         Box::pin(async move {
             // The connection may send a request again on its own.
-            let sent = wire::send(&mut connection, &request, Before::Unknown);
+            let sent = wire::send(&mut connection, &dialect, &request, Before::Unknown);
             flatten(limit, timeout(limit, sent).await)
         })
     }
 
     fn call_all(&self, requests: Vec<Request>, limit: Duration) -> CallAll {
         let mut connection = self.connection.clone();
+        let (_, dialect) = self.enlisted();
         Box::pin(async move {
-            let sent = wire::send_all(&mut connection, &requests);
+            let sent = wire::send_all(&mut connection, &dialect, &requests);
             let answers = flatten(limit, timeout(limit, sent).await);
             answers.unwrap_or_else(|error| vec![Err(error); requests.len()])
         })
@@ -51,11 +72,13 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Node for Borrowed<C> {
         limit: Duration,
     ) -> Pin<Box<dyn Future<Output = Result<Ready, NodeError>> + Send>> {
         let mut connection = self.connection.clone();
+        let (charter, _) = self.enlisted();
         Box::pin(async move {
-            let identity = match timeout(limit, wire::prepare(&mut connection)).await {
-                Ok(identity) => identity?,
+            let run = match timeout(limit, server::greet(&mut connection, &charter)).await {
+                Ok(server) => server?.run,
                 Err(_) => return Err(NodeError::timed_out(limit)),
             };
+            let identity = (!run.is_empty()).then(|| run.to_string());
             Ok(Ready { identity })
         })
     }

@@ -18,8 +18,9 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::Address;
-use super::wire::{self, Before, Trouble};
-use crate::node::{Call, CallAll, Node, NodeError, NodeErrorKind, Ready};
+use super::server::{self, Server};
+use super::wire::{self, Before, Dialect, Trouble};
+use crate::node::{Call, CallAll, Charter, Node, NodeError, NodeErrorKind, Ready};
 use crate::random;
 
 /// How long a new connection may take, log-in and all.
@@ -46,6 +47,7 @@ pub(crate) struct Link {
 #[derive(Debug)]
 struct Shared {
     address: Address,
+    charter: Charter,
     /// Time-outs in a row.
     silence: AtomicU32,
     /// The number of the newest connection that is known to be of no more use.
@@ -66,14 +68,16 @@ enum State {
 struct Live {
     number: u64,
     connection: MultiplexedConnection,
-    identity: Option<String>,
+    server: Server,
+    dialect: Arc<Dialect>,
 }
 
 impl Link {
     /// A link to the server at `address`; it starts to connect at once.
-    pub(crate) fn new(address: Address) -> Self {
+    pub(crate) fn new(address: Address, charter: Charter) -> Self {
         let shared = Arc::new(Shared {
             address,
+            charter,
             silence: AtomicU32::new(0),
             broken: watch::Sender::new(0),
         });
@@ -94,6 +98,10 @@ impl Drop for Link {
 }
 
 impl Node for Link {
+    fn enlist(&mut self, _: Charter) {
+        // It was made with it.
+    }
+
     fn name(&self) -> &str {
         self.shared.address.name()
     }
@@ -104,7 +112,7 @@ impl Node for Link {
             loop {
                 let mut live = turn.live().await?;
                 let before = turn.before(&live);
-                let sent = wire::send(&mut live.connection, &request, before);
+                let sent = wire::send(&mut live.connection, &live.dialect, &request, before);
                 if let Some(result) = turn.judge(live.number, sent).await {
                     return result;
                 }
@@ -121,7 +129,7 @@ impl Node for Link {
                     Ok(live) => live,
                     Err(error) => break Err(error),
                 };
-                let sent = wire::send_all(&mut live.connection, &requests);
+                let sent = wire::send_all(&mut live.connection, &live.dialect, &requests);
                 if let Some(result) = turn.judge(live.number, sent).await {
                     break result;
                 }
@@ -137,7 +145,8 @@ impl Node for Link {
     ) -> Pin<Box<dyn Future<Output = Result<Ready, NodeError>> + Send>> {
         let mut turn = self.turn(limit);
         Box::pin(async move {
-            let identity = turn.live().await?.identity;
+            let run = turn.live().await?.server.run;
+            let identity = (!run.is_empty()).then(|| run.to_string());
             Ok(Ready { identity })
         })
     }
@@ -151,7 +160,7 @@ impl Link {
             limit,
             deadline: Instant::now() + limit,
             spent: 0,
-            first: None,
+            first: "".into(),
         }
     }
 }
@@ -164,8 +173,9 @@ struct Turn {
     deadline: Instant,
     /// The number of the last connection that broke under this call.
     spent: u64,
-    /// The server behind the first connection that broke under this call.
-    first: Option<String>,
+    /// The run of the server behind the first connection that broke under this
+    /// call; empty when it is not known.
+    first: Arc<str>,
 }
 
 impl Turn {
@@ -194,9 +204,9 @@ impl Turn {
 
     /// What is known of this call's request, about to be sent over `live`.
     fn before(&self, live: &Live) -> Before {
-        match &self.first {
-            _ if self.spent == 0 => Before::Unsent,
-            Some(first) if live.identity.as_ref() == Some(first) => Before::UnknownHere,
+        match self.spent {
+            0 => Before::Unsent,
+            _ if !self.first.is_empty() && self.first == live.server.run => Before::UnknownHere,
             _ => Before::Unknown,
         }
     }
@@ -204,7 +214,7 @@ impl Turn {
     /// This connection broke, and the reply with it, if there was one.
     fn spend(&mut self, live: Live) {
         if self.spent == 0 {
-            self.first = live.identity;
+            self.first = live.server.run;
         }
         self.spent = live.number;
     }
@@ -297,11 +307,12 @@ async fn connect(shared: &Arc<Shared>, number: u64) -> Result<Live, NodeError> {
         connection => connection,
     }
     .map_err(wire::node_error)?;
-    let identity = wire::prepare(&mut connection).await?;
+    let server = server::greet(&mut connection, &shared.charter).await?;
     Ok(Live {
         number,
         connection,
-        identity,
+        dialect: Arc::new(Dialect::new(&shared.charter, server.run.clone())),
+        server,
     })
 }
 

@@ -1,16 +1,22 @@
-//! A real Redis held against the rules in Rust, reply by reply.
+//! A real Redis held against the rules in Rust: every reply, and all that is stored.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use redlatch_core::request::Holder;
-use redlatch_core::rules::Stored;
-use redlatch_core::{Key, NodeState, Reply, Request, Token, Ttl};
+use redis::aio::MultiplexedConnection;
+use redlatch_core::rules::{Guard, Stored};
+use redlatch_core::{
+    Ballot, GuardOrder, GuardView, Holder, Key, NodeState, Policy, Reply, Request, Scene, Token,
+    Ttl, fence,
+};
 use redlatch_testkit::RedisServer;
 
-use super::borrowed::Borrowed;
-use crate::node::Node;
+use super::server;
+use super::wire::{self, Before, Dialect};
+use crate::node::Charter;
 
 /// What may happen to a node, in steps.
 #[derive(Clone, Debug)]
@@ -22,39 +28,76 @@ enum Step {
     Put(Key, String),
     /// A stranger writes something that is not a string.
     PutList(Key),
+    /// A stranger deletes the key.
+    Delete(Key),
     /// The key's time is over.
     Expire(Key),
-    Restart,
+    /// The quarantine is over.
+    Arm,
+    /// The clock was stepped back during a quarantine.
+    FarAhead,
+    /// The client now names another deployment, or the first one again.
+    Deployment(u8),
     FlushScripts,
+    FlushAll,
+    Restart,
+    RestartEmpty,
+}
+
+/// The longest ttl: in a quarantine of an hour and more, seconds don't matter.
+const MAX_TTL: u64 = 3600;
+
+fn requests() -> impl Strategy<Value = Request> {
+    let key = || (0..3u8).prop_map(|n| Key::new(format!("k{n}")));
+    let token = || (0..3u8).prop_map(|n| Token::parse(&format!("t{n} {{\"pid\":1}}")).unwrap());
+    // Far enough apart that the time a test takes makes no difference. The
+    // longest one is too long.
+    let ttl = || (1..8u64).prop_map(|n| Ttl::new(Duration::from_secs(600 * n)).unwrap());
+    // Around now, in half seconds that no limit falls on; made absolute later.
+    let ballot = || (0..40u64).prop_map(|n| Ballot::at(n * 1000 + 500, 1 + n % 3));
+    let plain = || prop::option::weighted(0.8, ballot());
+    prop_oneof![
+        8 => (key(), token(), ttl(), plain())
+            .prop_map(|(key, token, ttl, ballot)| Request::Acquire { key, token, ttl, ballot }),
+        3 => (key(), token(), ttl(), ballot(), ballot()).prop_map(
+            |(key, token, ttl, born, ballot)| Request::Rejoin { key, token, ttl, born, ballot }),
+        4 => (key(), token(), ttl(), any::<bool>())
+            .prop_map(|(key, token, ttl, plain)| Request::Extend { key, token, ttl, plain }),
+        5 => (key(), token(), plain())
+            .prop_map(|(key, token, ballot)| Request::Release { key, token, ballot }),
+        2 => key().prop_map(|key| Request::Force { key }),
+        3 => key().prop_map(|key| Request::Inspect { key }),
+        1 => Just(Request::Guard(GuardOrder::Read)),
+        1 => Just(Request::Guard(GuardOrder::AssumeFresh)),
+        1 => prop::bool::weighted(0.2).prop_map(|change| match change {
+            true => Request::Guard(GuardOrder::Reconfigure),
+            false => Request::Guard(GuardOrder::AssumeFresh),
+        }),
+    ]
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let key = || (0..3u8).prop_map(|n| Key::new(format!("k{n}")));
-    let token = || (0..3u8).prop_map(|n| Token::parse(&format!("t{n} {{\"pid\":1}}")).unwrap());
-    // Far enough apart that the time a test takes makes no difference.
-    let ttl = || (1..5u64).prop_map(|n| Ttl::new(Duration::from_secs(600 * n)).unwrap());
-    let acquire =
-        (key(), token(), ttl()).prop_map(|(key, token, ttl)| Request::Acquire { key, token, ttl });
-    let extend =
-        (key(), token(), ttl()).prop_map(|(key, token, ttl)| Request::Extend { key, token, ttl });
-    let release = (key(), token()).prop_map(|(key, token)| Request::Release { key, token });
-    let force = key().prop_map(|key| Request::Force { key });
-    let inspect = key().prop_map(|key| Request::Inspect { key });
-    let request = prop_oneof![4 => acquire, 3 => extend, 3 => release, 1 => force, 3 => inspect];
     let step = prop_oneof![
-        20 => request.clone().prop_map(Step::Ask),
-        4 => request.prop_map(Step::AskTwice),
-        2 => (key(), "[a-z]{0,3}").prop_map(|(key, value)| Step::Put(key, value)),
+        60 => requests().prop_map(Step::Ask),
+        8 => requests().prop_map(Step::AskTwice),
+        3 => (key(), "[a-z]{0,3}").prop_map(|(key, value)| Step::Put(key, value)),
         2 => key().prop_map(Step::PutList),
-        3 => key().prop_map(Step::Expire),
-        1 => Just(Step::FlushScripts),
-        // A restart takes a while, so it is rare.
-        1 => prop::bool::weighted(0.1).prop_map(|restart| match restart {
-            true => Step::Restart,
-            false => Step::FlushScripts,
+        3 => key().prop_map(Step::Delete),
+        6 => key().prop_map(Step::Expire),
+        8 => Just(Step::Arm),
+        1 => Just(Step::FarAhead),
+        2 => (0..4u8).prop_map(Step::Deployment),
+        2 => Just(Step::FlushScripts),
+        1 => Just(Step::FlushAll),
+        // These take a while, so they are rare.
+        1 => (0..20u8).prop_map(|n| match n {
+            0 => Step::Restart,
+            1 => Step::RestartEmpty,
+            _ => Step::FlushAll,
         }),
     ];
-    prop::collection::vec(step, 1..60)
+    prop::collection::vec(step, 1..80)
 }
 
 #[test]
@@ -63,117 +106,309 @@ fn scripts_on_redis_do_what_the_rules_say() {
         .enable_all()
         .build()
         .unwrap();
-    let server = RedisServer::start();
+    let server = RedisServer::builder().append_only().start();
     let mut runner = TestRunner::new(Config {
-        cases: 150,
+        cases: 250,
         failure_persistence: None,
         ..Config::default()
     });
-    let result = runner.run(&steps(), |steps| {
+    let cases = (steps(), any::<bool>(), any::<bool>());
+    let result = runner.run(&cases, |(steps, guarded, hinted)| {
         server.command(&["FLUSHALL"]);
-        runtime.block_on(compare(&server, steps))
+        runtime.block_on(async {
+            let mut pair = Pair::new(&server, guarded, hinted).await;
+            for step in steps {
+                pair.step(step).await?;
+                pair.compare_state()?;
+            }
+            Ok(())
+        })
     });
     result.unwrap_or_else(|error| panic!("{error}"));
 }
 
-async fn compare(server: &RedisServer, steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let mut node = connect(server).await;
-    let mut rules = NodeState::default();
-    let now = 1_000_000;
-    for step in steps {
+/// The real thing and the reference, side by side.
+struct Pair<'a> {
+    server: &'a RedisServer,
+    connection: MultiplexedConnection,
+    /// Whether the client tells the server which run it believes it is.
+    hinted: bool,
+    run: Arc<str>,
+    rules: NodeState,
+    policy: Option<Policy>,
+    /// The server's clock when this began; the reference stands still there.
+    begin: u64,
+    began: Instant,
+}
+
+impl<'a> Pair<'a> {
+    async fn new(server: &'a RedisServer, guarded: bool, hinted: bool) -> Self {
+        let (connection, run) = connect(server).await;
+        Self {
+            server,
+            connection,
+            hinted,
+            run,
+            rules: NodeState::default(),
+            policy: guarded.then(|| policy(0)),
+            begin: clock(server),
+            began: Instant::now(),
+        }
+    }
+
+    async fn step(&mut self, step: Step) -> Result<(), TestCaseError> {
+        let server = self.server;
         match step {
-            Step::Ask(request) => same(&node, &mut rules, &request, now).await?,
+            Step::Ask(request) => self.ask(&request).await?,
             Step::AskTwice(request) => {
-                same(&node, &mut rules, &request, now).await?;
-                same(&node, &mut rules, &request, now).await?;
+                self.ask(&request).await?;
+                self.ask(&request).await?;
             }
             Step::Put(key, value) => {
                 server.command(&["SET", key.as_str(), &value]);
-                let value = Some(value.into_bytes());
-                let last_millisecond = None;
-                rules.put(
-                    key,
-                    Stored {
-                        value,
-                        last_millisecond,
-                    },
-                );
+                self.put(key, Some(value.into_bytes()));
             }
             Step::PutList(key) => {
                 server.command(&["DEL", key.as_str()]);
                 server.command(&["RPUSH", key.as_str(), "x"]);
-                let (value, last_millisecond) = (None, None);
-                rules.put(
-                    key,
-                    Stored {
-                        value,
-                        last_millisecond,
-                    },
-                );
+                self.put(key, None);
+            }
+            Step::Delete(key) => {
+                server.command(&["DEL", key.as_str()]);
+                self.rules.delete(&key);
             }
             Step::Expire(key) => {
                 server.command(&["PEXPIREAT", key.as_str(), "1"]);
-                if let Some(stored) = rules.get(&key).cloned() {
-                    let last_millisecond = Some(now - 1);
-                    rules.put(
-                        key,
-                        Stored {
-                            last_millisecond,
-                            ..stored
-                        },
-                    );
-                }
+                self.rules.delete(&key);
+            }
+            Step::Arm => self.set_armed(self.begin - 1000),
+            Step::FarAhead => self.set_armed(self.begin + 100 * MAX_TTL * 1000),
+            Step::Deployment(number) => {
+                self.policy = self.policy.as_ref().map(|_| policy(number / 3));
             }
             Step::FlushScripts => {
                 server.command(&["SCRIPT", "FLUSH"]);
             }
+            Step::FlushAll => {
+                server.command(&["FLUSHALL"]);
+                self.rules = NodeState::default();
+            }
             Step::Restart => {
+                server.restart();
+                (self.connection, self.run) = connect(server).await;
+            }
+            Step::RestartEmpty => {
                 server.restart_empty();
-                rules = NodeState::default();
-                node = connect(server).await;
+                self.rules = NodeState::default();
+                (self.connection, self.run) = connect(server).await;
             }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Through the code that also serves the library's own connections.
-async fn connect(server: &RedisServer) -> impl Node {
-    let client = redis::Client::open(server.url()).unwrap();
-    let connection = client.get_multiplexed_async_connection().await.unwrap();
-    Borrowed::new("redis".into(), connection)
-}
-
-async fn same(
-    node: &impl Node,
-    rules: &mut NodeState,
-    request: &Request,
-    now: u64,
-) -> Result<(), TestCaseError> {
-    let limit = Duration::from_secs(5);
-    let expected = round(rules.apply(request, now));
-    let one = node.call(request.clone(), limit).await;
-    prop_assert_eq!(round(one.unwrap()), expected.clone(), "{:?}", request);
-    // The same request in a batch: idempotent, and over the other code path.
-    if let Request::Extend { .. } | Request::Inspect { .. } = request {
-        let all = node.call_all(vec![request.clone(); 2], limit).await;
-        for reply in all {
-            prop_assert_eq!(round(reply.unwrap()), expected.clone(), "{:?}", request);
-        }
-    }
-    Ok(())
-}
-
-/// Redis' clock goes on while the rules' stands still: compare by the ten minutes.
-fn round(reply: Reply) -> Reply {
-    match reply {
-        Reply::Holder(Holder { value, remaining }) => Reply::Holder(Holder {
+    fn put(&mut self, key: Key, value: Option<Vec<u8>>) {
+        let last_millisecond = None;
+        let stored = Stored {
             value,
-            remaining: remaining.map(|left| {
-                let tens = (left.as_secs() + 300) / 600;
-                Duration::from_secs(600 * tens)
-            }),
-        }),
+            last_millisecond,
+        };
+        self.rules.put(key, stored);
+    }
+
+    fn set_armed(&mut self, armed: u64) {
+        let Some(guard) = self.rules.guard().cloned() else {
+            return;
+        };
+        let floor = Ballot::at(armed.min(self.begin - 1000), 0);
+        let (armed_text, floor_text) = (armed.to_string(), floor.number().to_string());
+        let key = "redlatch:__guard";
+        let set = ["HSET", key, "armed", &armed_text, "floor", &floor_text];
+        self.server.command(&set);
+        self.rules.set_guard(Some(Guard {
+            armed,
+            floor,
+            ..guard
+        }));
+    }
+
+    async fn ask(&mut self, request: &Request) -> Result<(), TestCaseError> {
+        let request = &self.absolute(request);
+        let scene = Scene {
+            now: self.begin,
+            run: &self.run,
+            policy: self.policy.as_ref(),
+        };
+        let expected = rounded(self.rules.apply(request, &scene), self.begin);
+        let charter = Charter {
+            policy: self.policy.clone(),
+            service_prefix: "redlatch:".into(),
+            strict: false,
+        };
+        let hint = if self.hinted {
+            self.run.clone()
+        } else {
+            "".into()
+        };
+        let dialect = Dialect::new(&charter, hint);
+        let reply = wire::send(&mut self.connection, &dialect, request, Before::Unknown).await;
+        let reply = rounded(reply.unwrap(), self.begin);
+        // The reference's clock stands still: give up before it matters.
+        prop_assume!(self.began.elapsed() < Duration::from_millis(400));
+        prop_assert_eq!(reply, expected.clone(), "{:?}", request);
+        // The same in a batch: idempotent, and by way of other code.
+        if let Request::Extend { .. } | Request::Inspect { .. } = request {
+            let requests = vec![request.clone(); 2];
+            let replies = wire::send_all(&mut self.connection, &dialect, &requests).await;
+            for reply in replies.unwrap() {
+                prop_assert_eq!(
+                    rounded(reply.unwrap(), self.begin),
+                    expected.clone(),
+                    "{:?}",
+                    request
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The request with its ballots moved from twenty seconds to now.
+    fn absolute(&self, request: &Request) -> Request {
+        let moved = |ballot: Ballot| {
+            let millis = self.begin - 20_000 + ballot.millis();
+            Ballot::at(millis, ballot.number())
+        };
+        let mut request = request.clone();
+        match &mut request {
+            Request::Acquire { ballot, .. } | Request::Release { ballot, .. } => {
+                *ballot = ballot.map(moved);
+            }
+            Request::Rejoin { born, ballot, .. } => {
+                (*born, *ballot) = (moved(*born), moved(*ballot));
+            }
+            _ => {}
+        }
+        request
+    }
+
+    /// Compares all that is stored.
+    fn compare_state(&self) -> Result<(), TestCaseError> {
+        prop_assume!(self.began.elapsed() < Duration::from_millis(400));
+        for number in 0..3 {
+            let key = Key::new(format!("k{number}"));
+            let is_string = self.server.command(&["TYPE", key.as_str()]).as_text() == "string";
+            let value = is_string.then(|| self.server.get(key.as_str())).flatten();
+            let expected = self.rules.get(&key).and_then(|stored| stored.value.clone());
+            prop_assert_eq!(value, expected);
+            let slot = fence::slot(&key);
+            let stored = self
+                .server
+                .command(&["HGET", "redlatch:__fence", &slot.to_string()]);
+            let stored = (!stored.is_nil()).then(|| stored.as_text().parse().unwrap());
+            let stored = stored.map(|number| coarse(Ballot::new(number), self.begin));
+            let ballot = self.rules.ballot(slot);
+            let ballot = ballot.map(|ballot| coarse(ballot, self.begin));
+            prop_assert_eq!(stored, ballot);
+        }
+        let stored = stored_guard(self.server, self.begin);
+        let expected = self.rules.guard().map_or(BTreeMap::new(), |guard| {
+            let fields = [
+                ("run", guard.run.to_string()),
+                ("deployment", guard.deployment.to_string()),
+                ("max_ttl", guard.max_ttl.millis().to_string()),
+                ("quarantine", guard.quarantine.to_string()),
+                ("armed", seconds(guard.armed, self.begin)),
+                ("floor", seconds(guard.floor.millis(), self.begin)),
+            ];
+            fields.map(|(name, value)| (name.to_owned(), value)).into()
+        });
+        prop_assert_eq!(stored, expected);
+        Ok(())
+    }
+}
+
+fn policy(number: u8) -> Policy {
+    Policy {
+        deployment: format!("deployment-{number}").into(),
+        max_ttl: Ttl::new(Duration::from_secs(MAX_TTL + 600 * u64::from(number))).unwrap(),
+    }
+}
+
+async fn connect(server: &RedisServer) -> (MultiplexedConnection, Arc<str>) {
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let charter = Charter {
+        policy: None,
+        service_prefix: "redlatch:".into(),
+        strict: false,
+    };
+    let run = server::greet(&mut connection, &charter).await.unwrap().run;
+    (connection, run)
+}
+
+fn clock(server: &RedisServer) -> u64 {
+    let time = server.command(&["TIME"]);
+    let [seconds, micros] = [0, 1].map(|at| time.as_array()[at].as_text());
+    seconds.parse::<u64>().unwrap() * 1000 + micros.parse::<u64>().unwrap() / 1000
+}
+
+/// The fields of the guard, with its times as `seconds` since `begin`.
+fn stored_guard(server: &RedisServer, begin: u64) -> BTreeMap<String, String> {
+    let fields = server.command(&["HGETALL", "redlatch:__guard"]);
+    let fields: Vec<&str> = fields
+        .as_array()
+        .iter()
+        .map(|field| field.as_text())
+        .collect();
+    let pairs = fields.chunks(2).map(|pair| {
+        let number: u64 = pair[1].parse().unwrap_or(0);
+        let value = match pair[0] {
+            "armed" => seconds(number, begin),
+            "floor" => seconds(Ballot::new(number).millis(), begin),
+            _ => pair[1].to_owned(),
+        };
+        (pair[0].to_owned(), value)
+    });
+    pairs.collect()
+}
+
+/// A time in whole seconds since `begin`. Redis' clock goes on while that of
+/// the reference stands still, but all times are whole seconds from it, and no
+/// case takes one.
+fn seconds(millis: u64, begin: u64) -> String {
+    (millis as i64 - begin as i64).div_euclid(1000).to_string()
+}
+
+/// A ballot with its time in half seconds since a second before `begin`. One
+/// in a second half was proposed, and is compared to the tie. One in a first
+/// half comes from a floor, and so from the time at which that was set.
+fn coarse(ballot: Ballot, begin: u64) -> Ballot {
+    let halves = (ballot.millis() + 1000 - begin % 1000) / 500;
+    let tie = if halves % 2 == 1 { ballot.number() } else { 0 };
+    Ballot::at(halves, tie)
+}
+
+/// The reply as it would be if no time had passed since `begin`.
+fn rounded(reply: Reply, begin: u64) -> Reply {
+    let up = |left: Duration| Duration::from_secs(left.as_millis().div_ceil(1000) as u64);
+    let round = |holder: Holder| Holder {
+        remaining: holder.remaining.map(up),
+        ballot: coarse(holder.ballot, begin),
+        ..holder
+    };
+    match reply {
+        Reply::Holder(holder) => Reply::Holder(round(holder)),
+        Reply::Held(Some(holder)) => Reply::Held(Some(round(holder))),
+        Reply::Low { seen, .. } => Reply::Low {
+            seen: coarse(seen, begin),
+            now: 0,
+        },
+        Reply::Future(_) => Reply::Future(0),
+        Reply::Quarantined(left) => Reply::Quarantined(up(left)),
+        Reply::ClockBehind(by) => Reply::ClockBehind(up(by)),
+        Reply::Guard(Some(guard)) => Reply::Guard(Some(GuardView {
+            quarantine: up(guard.quarantine),
+            ..guard
+        })),
         other => other,
     }
 }

@@ -1,27 +1,63 @@
 //! Requests as Redis commands, Redis values as replies.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, RedisError, Script, Value, cmd};
-use redlatch_core::request::Holder;
-use redlatch_core::{Reply, Request};
+use redlatch_core::{
+    Ballot, GuardOrder, GuardView, Holder, Key, Policy, Reply, Request, fence, rules,
+};
 
-use crate::node::{NodeError, NodeErrorKind};
+use crate::node::{Charter, NodeError, NodeErrorKind};
 
-static EXTEND: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/extend.lua")));
-static RELEASE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/release.lua")));
-static INSPECT: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/inspect.lua")));
+/// A rule that takes more than one command, with the hash that Redis knows it by.
+struct Rule {
+    text: &'static str,
+    script: LazyLock<Script>,
+}
 
-/// The text of every script, to be loaded with a new connection.
-pub(super) const SCRIPTS: [&str; 3] = [
-    include_str!("scripts/extend.lua"),
-    include_str!("scripts/release.lua"),
-    include_str!("scripts/inspect.lua"),
-];
+macro_rules! rule {
+    ($($file:literal),+) => {{
+        const TEXT: &str = concat!($(include_str!(concat!("scripts/", $file))),+);
+        Rule { text: TEXT, script: LazyLock::new(|| Script::new(TEXT)) }
+    }};
+}
+
+static ACQUIRE: Rule = rule!("guard.lua", "acquire.lua");
+static EXTEND: Rule = rule!("extend.lua");
+static EXTEND_GUARDED: Rule = rule!("guard.lua", "extend.lua");
+static RELEASE: Rule = rule!("release.lua");
+static FORCE: Rule = rule!("force.lua");
+static INSPECT: Rule = rule!("inspect.lua");
+static INIT: Rule = rule!("init.lua");
+
+/// What a new connection loads: all that is needed without delay.
+static LOADED: [&Rule; 4] = [&ACQUIRE, &EXTEND, &EXTEND_GUARDED, &RELEASE];
+
+/// What is the same in all requests over one connection.
+#[derive(Clone, Debug)]
+pub(super) struct Dialect {
+    /// The key of the slots' ballots, and that of the guard.
+    fence: Arc<str>,
+    guard: Arc<str>,
+    policy: Option<Policy>,
+    /// The run of the very server process that the connection leads to; empty
+    /// when it may lead to another one without our knowing.
+    hint: Arc<str>,
+}
+
+impl Dialect {
+    pub(super) fn new(charter: &Charter, hint: Arc<str>) -> Self {
+        let prefix = &charter.service_prefix;
+        Self {
+            fence: format!("{prefix}__fence").into(),
+            guard: format!("{prefix}__guard").into(),
+            policy: charter.policy.clone(),
+            hint,
+        }
+    }
+}
 
 /// Why the server gave no reply to a request.
 #[derive(Debug)]
@@ -46,19 +82,25 @@ pub(super) enum Before {
 /// Sends one request and reads the reply.
 pub(super) async fn send<C: ConnectionLike>(
     connection: &mut C,
+    dialect: &Dialect,
     request: &Request,
     before: Before,
 ) -> Result<Reply, Trouble> {
-    let value = match command(request, Form::Hash).query_async(connection).await {
+    let value = match dialect
+        .command(request, Form::Hash)
+        .query_async(connection)
+        .await
+    {
         // The server forgot its scripts: it was restarted, or told to.
-        Err(error) if is_noscript(&error) => command(request, Form::Text)
+        Err(error) if is_noscript(&error) => dialect
+            .command(request, Form::Text)
             .query_async(connection)
             .await
             .map_err(trouble)?,
         value => value.map_err(trouble)?,
     };
     match (request, reply(request, value).map_err(Trouble::Error)?) {
-        (Request::Acquire { key, token, .. }, Reply::Held) if before != Before::Unsent => {
+        (Request::Acquire { key, token, .. }, Reply::Held(None)) if before != Before::Unsent => {
             // Held, perhaps by this very request when it was sent first.
             let held: Value = cmd("GET")
                 .arg(key.as_str())
@@ -70,7 +112,7 @@ pub(super) async fn send<C: ConnectionLike>(
                 Value::BulkString(value) if value == token.as_str().as_bytes() => {
                     Ok(Reply::Granted)
                 }
-                _ => Ok(Reply::Held),
+                _ => Ok(Reply::Held(None)),
             }
         }
         // Gone, by this very request when it was sent first: a lease that its
@@ -84,49 +126,24 @@ pub(super) async fn send<C: ConnectionLike>(
     }
 }
 
-/// Makes a new connection ready: loads the scripts, and asks the server who it
-/// is. A user may lack the right to either and can lock all the same.
-pub(super) async fn prepare<C: ConnectionLike>(
-    connection: &mut C,
-) -> Result<Option<String>, NodeError> {
-    let mut pipeline = redis::pipe();
-    pipeline.cmd("PING").cmd("INFO").arg("server");
-    for script in SCRIPTS {
-        pipeline.cmd("SCRIPT").arg("LOAD").arg(script);
+/// Adds commands that load the scripts which are needed without delay.
+pub(super) fn load_scripts(pipeline: &mut redis::Pipeline) {
+    for rule in LOADED {
+        pipeline.cmd("SCRIPT").arg("LOAD").arg(rule.text);
     }
-    let answers: Vec<Result<Value, RedisError>> = pipeline
-        .ignore_errors()
-        .query_async(connection)
-        .await
-        .map_err(node_error)?;
-    let mut answers = answers.into_iter();
-    // Without a log-in, where one is asked for, everything fails from here on.
-    if let Some(Err(error)) = answers.next()
-        && error.code() == Some("NOAUTH")
-    {
-        return Err(node_error(error));
-    }
-    let info = answers.next().and_then(Result::ok);
-    let info = info.and_then(|info| redis::from_redis_value::<String>(info).ok());
-    Ok(info.as_deref().and_then(run_id))
-}
-
-/// What INFO says about which server process this is.
-fn run_id(info: &str) -> Option<String> {
-    let id = info.lines().find_map(|line| line.strip_prefix("run_id:"))?;
-    Some(id.trim().to_owned())
 }
 
 /// Sends many requests in one go; the replies come in their order.
 pub(super) async fn send_all<C: ConnectionLike>(
     connection: &mut C,
+    dialect: &Dialect,
     requests: &[Request],
 ) -> Result<Vec<Result<Reply, NodeError>>, Trouble> {
-    let values = pipeline(connection, requests, Form::Hash).await?;
+    let values = pipeline(connection, dialect, requests, Form::Hash).await?;
     let forgot = |value: &Result<Value, RedisError>| value.as_ref().is_err_and(is_noscript);
     let values = match values.iter().any(forgot) {
         // Every request may be repeated: each is idempotent for its token.
-        true => pipeline(connection, requests, Form::Text).await?,
+        true => pipeline(connection, dialect, requests, Form::Text).await?,
         false => values,
     };
     Ok(requests
@@ -138,12 +155,13 @@ pub(super) async fn send_all<C: ConnectionLike>(
 
 async fn pipeline<C: ConnectionLike>(
     connection: &mut C,
+    dialect: &Dialect,
     requests: &[Request],
     form: Form,
 ) -> Result<Vec<Result<Value, RedisError>>, Trouble> {
     let mut pipeline = redis::Pipeline::with_capacity(requests.len());
     for request in requests {
-        pipeline.add_command(command(request, form));
+        pipeline.add_command(dialect.command(request, form));
     }
     pipeline
         .ignore_errors()
@@ -159,91 +177,235 @@ enum Form {
     Text,
 }
 
-/// The command that does what `request` asks for.
-fn command(request: &Request, form: Form) -> Cmd {
-    let script = |script: &Script, text| match form {
-        Form::Hash => start("EVALSHA", script.get_hash()),
-        Form::Text => start("EVAL", text),
-    };
-    match request {
-        Request::Acquire { key, token, ttl } => {
-            let mut set = start("SET", key.as_str());
-            set.arg(token.as_str())
-                .arg("NX")
-                .arg("PX")
-                .arg(ttl.millis());
-            set
+impl Dialect {
+    /// The command that does what `request` asks for.
+    fn command(&self, request: &Request, form: Form) -> Cmd {
+        match request {
+            Request::Acquire {
+                key,
+                token,
+                ttl,
+                ballot: None,
+            } => {
+                let mut set = cmd("SET");
+                set.arg(key.as_str()).arg(token.as_str());
+                set.arg("NX").arg("PX").arg(ttl.millis());
+                set
+            }
+            Request::Acquire {
+                key,
+                token,
+                ttl,
+                ballot: Some(ballot),
+            } => {
+                let mut call = self.call(&ACQUIRE, form, key, Keys::Guard);
+                call.arg(token.as_str()).arg(ttl.millis());
+                call.arg(fence::slot(key)).arg(ballot.number()).arg("");
+                self.guarded(call)
+            }
+            Request::Rejoin {
+                key,
+                token,
+                ttl,
+                born,
+                ballot,
+            } => {
+                let mut call = self.call(&ACQUIRE, form, key, Keys::Guard);
+                call.arg(token.as_str()).arg(ttl.millis());
+                call.arg(fence::slot(key))
+                    .arg(ballot.number())
+                    .arg(born.number());
+                self.guarded(call)
+            }
+            Request::Extend {
+                key,
+                token,
+                ttl,
+                plain,
+            } => {
+                let (rule, keys) = match self.policy {
+                    Some(_) if !plain => (&EXTEND_GUARDED, Keys::Guard),
+                    _ => (&EXTEND, Keys::Lock),
+                };
+                let mut call = self.call(rule, form, key, keys);
+                call.arg(token.as_str()).arg(ttl.millis());
+                match keys {
+                    Keys::Guard => self.guarded(call),
+                    _ => call,
+                }
+            }
+            Request::Release { key, token, ballot } => {
+                let keys = ballot.map_or(Keys::Lock, |_| Keys::Fence);
+                let mut call = self.call(&RELEASE, form, key, keys);
+                call.arg(token.as_str());
+                if let Some(ballot) = ballot {
+                    let max_ttl = self.policy.as_ref().map(|policy| policy.max_ttl);
+                    call.arg(fence::slot(key)).arg(ballot.number());
+                    call.arg(rules::tolerance(max_ttl));
+                }
+                call
+            }
+            Request::Force { key } => {
+                let mut call = self.call(&FORCE, form, key, Keys::All);
+                call.arg(fence::slot(key));
+                call
+            }
+            Request::Inspect { key } => {
+                let mut call = self.call(&INSPECT, form, key, Keys::Fence);
+                call.arg(fence::slot(key));
+                call
+            }
+            Request::Guard(order) => {
+                let mut call = INIT.start(form);
+                call.arg(1).arg(&*self.guard);
+                // Who wants no guard has nothing to say about it.
+                let Some(policy) = &self.policy else {
+                    call.arg("read");
+                    return call;
+                };
+                call.arg(match order {
+                    GuardOrder::Read => "read",
+                    GuardOrder::AssumeFresh => "fresh",
+                    GuardOrder::Reconfigure => "reconfigure",
+                });
+                call.arg(&*policy.deployment).arg(policy.max_ttl.millis());
+                call
+            }
         }
-        Request::Extend { key, token, ttl } => {
-            let mut call = script(&EXTEND, SCRIPTS[0]);
-            call.arg(1).arg(key.as_str()).arg(token.as_str());
-            call.arg(ttl.millis());
-            call
+    }
+
+    /// A call of a script on the keys that it declares.
+    fn call(&self, rule: &Rule, form: Form, key: &Key, keys: Keys) -> Cmd {
+        let mut call = rule.start(form);
+        let keys = match keys {
+            Keys::Lock => 1,
+            Keys::Guard if self.policy.is_none() => 2,
+            Keys::Fence => 2,
+            Keys::Guard | Keys::All => 3,
+        };
+        let names = [key.as_str(), &*self.fence, &*self.guard];
+        call.arg(keys).arg(&names[..keys]);
+        call
+    }
+
+    /// Adds what the restart guard wants to know.
+    fn guarded(&self, mut call: Cmd) -> Cmd {
+        if let Some(policy) = &self.policy {
+            call.arg(&*self.hint).arg(&*policy.deployment);
+            call.arg(policy.max_ttl.millis());
         }
-        Request::Release { key, token } => {
-            let mut call = script(&RELEASE, SCRIPTS[1]);
-            call.arg(1).arg(key.as_str()).arg(token.as_str());
-            call
-        }
-        Request::Force { key } => start("DEL", key.as_str()),
-        Request::Inspect { key } => {
-            let mut call = script(&INSPECT, SCRIPTS[2]);
-            call.arg(1).arg(key.as_str());
-            call
-        }
+        call
     }
 }
 
-fn start(name: &str, argument: &str) -> Cmd {
-    let mut command = cmd(name);
-    command.arg(argument);
-    command
+/// Which keys a script works on, beside the lock.
+#[derive(Clone, Copy)]
+enum Keys {
+    Lock,
+    Fence,
+    /// The fence, and the guard when it is on.
+    Guard,
+    All,
+}
+
+impl Rule {
+    fn start(&self, form: Form) -> Cmd {
+        let mut command;
+        match form {
+            Form::Hash => {
+                command = cmd("EVALSHA");
+                command.arg(self.script.get_hash());
+            }
+            Form::Text => {
+                command = cmd("EVAL");
+                command.arg(self.text);
+            }
+        }
+        command
+    }
 }
 
 fn reply(request: &Request, value: Value) -> Result<Reply, NodeError> {
-    match (request, &value) {
-        (Request::Acquire { .. }, Value::Okay) => return Ok(Reply::Granted),
-        (Request::Acquire { .. }, Value::Nil) => return Ok(Reply::Held),
-        (Request::Force { .. }, Value::Int(0)) => return Ok(Reply::Missing),
-        (Request::Force { .. }, Value::Int(1)) => return Ok(Reply::Released),
-        (Request::Inspect { .. }, Value::Array(fields)) => {
-            if let [
-                value @ (Value::BulkString(_) | Value::Nil),
-                Value::Int(left),
-            ] = &fields[..]
-            {
-                return Ok(Reply::Holder(holder(value, *left)));
-            }
-        }
-        _ => {}
-    }
-    let word = match &value {
-        Value::BulkString(word) => &word[..],
-        Value::SimpleString(word) => word.as_bytes(),
-        _ => b"",
+    let plain = matches!(request, Request::Acquire { ballot: None, .. });
+    let words = match value {
+        Value::Okay if plain => return Ok(Reply::Granted),
+        Value::Nil if plain => return Ok(Reply::Held(None)),
+        Value::Array(words) => words,
+        word => vec![word],
     };
-    match (request, word) {
-        (Request::Extend { .. }, b"EXTENDED") => Ok(Reply::Extended),
-        (Request::Release { .. }, b"RELEASED") => Ok(Reply::Released),
-        (Request::Extend { .. } | Request::Release { .. }, b"FOREIGN") => Ok(Reply::Foreign),
-        (
-            Request::Extend { .. } | Request::Release { .. } | Request::Inspect { .. },
-            b"MISSING",
-        ) => Ok(Reply::Missing),
-        _ => Err(NodeError::new(
+    parse(&words).ok_or_else(|| {
+        NodeError::new(
             NodeErrorKind::Confused,
-            "it gave an answer that no Redis server gives",
-        )),
+            "it gave an answer that none of our scripts gives",
+        )
+    })
+}
+
+/// The reply that a script gave: a word, and what belongs to it.
+fn parse(words: &[Value]) -> Option<Reply> {
+    let (word, rest) = words.split_first()?;
+    let reply = match (text(word)?, rest) {
+        (b"GRANTED", []) => Reply::Granted,
+        (b"EXTENDED", []) => Reply::Extended,
+        (b"RELEASED", []) => Reply::Released,
+        (b"MISSING", []) => Reply::Missing,
+        (b"FOREIGN", []) => Reply::Foreign,
+        (b"FORCED", []) => Reply::Forced,
+        (b"HELD", holder) => Reply::Held(Some(parse_holder(holder)?)),
+        (b"HOLDER", holder) => Reply::Holder(parse_holder(holder)?),
+        (b"GUARD", []) => Reply::Guard(None),
+        (b"GUARD", [deployment, left]) => Reply::Guard(Some(GuardView {
+            deployment: String::from_utf8_lossy(text(deployment)?).into_owned(),
+            quarantine: millis(left)?,
+        })),
+        (b"LOW", [seen, now]) => Reply::Low {
+            seen: Ballot::new(number(seen)?),
+            now: number(now)?,
+        },
+        (b"FUTURE", [now]) => Reply::Future(number(now)?),
+        (b"QUARANTINED", [left]) => Reply::Quarantined(millis(left)?),
+        (b"CLOCK_BEHIND", [by]) => Reply::ClockBehind(millis(by)?),
+        (b"TTL_TOO_LONG", [most]) => Reply::TtlTooLong(millis(most)?),
+        (b"MISMATCH", [name]) => Reply::Mismatch(String::from_utf8_lossy(text(name)?).into_owned()),
+        _ => return None,
+    };
+    Some(reply)
+}
+
+fn parse_holder(words: &[Value]) -> Option<Holder> {
+    let [value, left, ballot] = words else {
+        return None;
+    };
+    let value = match value {
+        Value::Nil => None,
+        value => Some(text(value)?.to_vec()),
+    };
+    let Value::Int(left) = left else { return None };
+    Some(Holder {
+        value,
+        // Negative: it never expires.
+        remaining: u64::try_from(*left).ok().map(Duration::from_millis),
+        ballot: Ballot::new(number(ballot)?),
+    })
+}
+
+fn text(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::BulkString(text) => Some(text),
+        Value::SimpleString(text) => Some(text.as_bytes()),
+        _ => None,
     }
 }
 
-fn holder(value: &Value, left: i64) -> Holder {
-    let value = match value {
-        Value::BulkString(value) => Some(value.clone()),
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
         _ => None,
-    };
-    let remaining = u64::try_from(left).ok().map(Duration::from_millis);
-    Holder { value, remaining }
+    }
+}
+
+fn millis(value: &Value) -> Option<Duration> {
+    number(value).map(Duration::from_millis)
 }
 
 fn is_noscript(error: &RedisError) -> bool {

@@ -1,6 +1,8 @@
 -- EXTEND: lets a lease run for at least ttl from now.
 --
 -- KEYS[1]  the lock
+-- KEYS[2]  not used
+-- KEYS[3]  the guard (see guard.lua, which runs before this unless it is off)
 -- ARGV[1]  the token that names the lease
 -- ARGV[2]  the ttl in milliseconds
 --

@@ -1,9 +1,12 @@
 -- INSPECT: says who holds a lock.
 --
 -- KEYS[1]  the lock
+-- KEYS[2]  the highest ballot granted in each slot
+-- ARGV[1]  the lock's slot
 --
--- Returns MISSING (no such key), or an array: the value (nil when it is not a
--- string) and the milliseconds that remain (-1: it never expires).
+-- Returns MISSING (no such key), or an array: HOLDER, the value (nil when it is
+-- not a string), the milliseconds that remain (-1: it never expires), and the
+-- slot's ballot.
 
 -- pcall: a key of another type is a stranger's, not an error.
 local value = redis.pcall('GET', KEYS[1])
@@ -13,4 +16,5 @@ end
 if type(value) == 'table' then
     value = false
 end
-return { value, redis.call('PTTL', KEYS[1]) }
+local ballot = tonumber(redis.call('HGET', KEYS[2], ARGV[1]) or 0)
+return { 'HOLDER', value, redis.call('PTTL', KEYS[1]), ballot }

@@ -1,0 +1,122 @@
+//! One round of renewals: a batch of leases, one pipeline to each node.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redlatch_core::{Instant, Reply, Round, Ttl, Verdict, Vote};
+
+use crate::driver::Driver;
+use crate::lease::Cell;
+use crate::node::NodeError;
+use crate::proposals::Proposals;
+
+/// A batch of renewals under way.
+pub(crate) struct Renewal {
+    batch: Vec<Entry>,
+    sent: Instant,
+    answers: FuturesUnordered<Answers>,
+}
+
+struct Entry {
+    cell: Arc<Cell>,
+    ttl: Ttl,
+    round: Round,
+    /// The nodes that have lost the key.
+    missing: Vec<usize>,
+}
+
+type Replies = (usize, Vec<Result<Reply, NodeError>>);
+type Answers = Pin<Box<dyn Future<Output = Replies> + Send>>;
+
+impl Renewal {
+    /// Sends an EXTEND for every lease of the batch to every node.
+    pub(crate) fn send(driver: &Driver, batch: Vec<(Arc<Cell>, Ttl)>) -> Self {
+        let sent = driver.now();
+        let nodes = driver.nodes();
+        let requests: Vec<_> = batch.iter().map(|(cell, ttl)| cell.extend(*ttl)).collect();
+        // More time than an acquire has, but less than lies between two tries: a
+        // mute connection is replaced after three of them, while there is a
+        // lease to renew.
+        let shortest = batch.iter().map(|(_, ttl)| ttl.duration()).min();
+        let limit = (shortest.unwrap_or_default() / 12).max(driver.node_timeout());
+        let ask = |node: usize| -> Answers {
+            let answers = nodes[node].call_all(requests.clone(), limit);
+            Box::pin(async move { (node, answers.await) })
+        };
+        let entry = |(cell, ttl)| Entry {
+            cell,
+            ttl,
+            round: Round::new(nodes.len()),
+            missing: Vec::new(),
+        };
+        Self {
+            sent,
+            answers: (0..nodes.len()).map(ask).collect(),
+            batch: batch.into_iter().map(entry).collect(),
+        }
+    }
+
+    /// Waits until every lease is renewed, lost, or to be tried again. A node
+    /// that does not answer is not waited for longer than that.
+    pub(crate) async fn decide(mut self) -> Self {
+        let open = |entry: &Entry| entry.round.verdict() == Verdict::Open;
+        while self.batch.iter().any(open)
+            && let Some(replies) = self.answers.next().await
+        {
+            self.count(replies);
+        }
+        for entry in &self.batch {
+            entry.cell.lock().renewing = false;
+        }
+        self
+    }
+
+    /// Waits for the nodes that are left, and lets those that have lost a lease
+    /// take it up again. A quorum has just confirmed it, and a node that grants
+    /// it is not counted, so nothing depends on what they say.
+    pub(crate) async fn heal(mut self, driver: &Driver, proposals: &Proposals) {
+        while let Some(replies) = self.answers.next().await {
+            self.count(replies);
+        }
+        let mut rejoins = FuturesUnordered::new();
+        for entry in self.batch {
+            if entry.round.verdict() != Verdict::Won || entry.missing.is_empty() {
+                continue;
+            }
+            let Some(request) = entry.cell.rejoin(entry.ttl, proposals) else {
+                continue;
+            };
+            for node in entry.missing {
+                let node = &driver.nodes()[node];
+                let answer = node.call(request.clone(), driver.limit(entry.ttl));
+                let cell = entry.cell.clone();
+                rejoins.push(async move {
+                    let answer = answer.await;
+                    let (lock, token) = (&cell.name, cell.token.short());
+                    tracing::debug!(%lock, token, node = node.name(), ?answer, "rejoin");
+                });
+            }
+        }
+        while rejoins.next().await.is_some() {}
+    }
+
+    fn count(&mut self, (node, replies): Replies) {
+        for (entry, reply) in self.batch.iter_mut().zip(replies) {
+            let vote = reply.as_ref().map_or(Vote::Failed, Vote::from);
+            if matches!(reply, Ok(Reply::Missing)) {
+                entry.missing.push(node);
+            }
+            let before = entry.round.verdict();
+            let verdict = entry.round.vote(node, vote);
+            match verdict {
+                _ if verdict == before => {}
+                Verdict::Won => {
+                    entry.cell.extended(self.sent, entry.ttl);
+                }
+                Verdict::Refused => entry.cell.refused(),
+                Verdict::Open | Verdict::Again | Verdict::Unavailable | Verdict::Mixed => {}
+            }
+        }
+    }
+}
