@@ -1,7 +1,8 @@
 //! Exclusion between processes, seen by what they do to something unprotected.
 //!
 //! Each process reads a number from a file, waits a moment, and writes the next
-//! one. Without exclusion increments get lost; with it, every one is found.
+//! one. Without exclusion increments get lost; with it, every one is found. The
+//! file also keeps the fence of its last writer, and each finds a lower one.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +43,7 @@ fn without_the_lock_the_same_program_loses_increments() {
 fn count_with_processes(processes: usize, urls: &[String], locked: bool) -> usize {
     let directory = tempfile::tempdir().unwrap();
     let counter = directory.path().join("counter");
-    fs::write(&counter, "0").unwrap();
+    fs::write(&counter, "0 0").unwrap();
     let children: Vec<Child> = (0..processes)
         .map(|_| {
             Command::new(std::env::current_exe().unwrap())
@@ -57,7 +58,7 @@ fn count_with_processes(processes: usize, urls: &[String], locked: bool) -> usiz
     for mut child in children {
         assert!(child.wait().unwrap().success());
     }
-    read(&counter)
+    read(&counter).0
 }
 
 /// One of the processes; does nothing unless it was started as one.
@@ -78,7 +79,8 @@ async fn child() {
                     true => Some(latch.mutex("counter").lock().await.unwrap()),
                     false => None,
                 };
-                increment(Path::new(&counter)).await;
+                let fence = guard.as_ref().map_or(0, |guard| guard.fence());
+                increment(Path::new(&counter), fence).await;
                 if let Some(guard) = guard {
                     guard.ensure_held().unwrap();
                     guard.release().await.unwrap();
@@ -91,15 +93,18 @@ async fn child() {
     }
 }
 
-async fn increment(counter: &Path) {
-    let number = read(counter);
+async fn increment(counter: &Path, fence: u64) {
+    let (number, last) = read(counter);
+    assert!(fence == 0 || fence > last, "fence {fence} after {last}");
     tokio::time::sleep(Duration::from_millis(1)).await;
     // Whole or not at all, so that a reader never sees half a number.
     let next = counter.with_extension(std::process::id().to_string());
-    fs::write(&next, (number + 1).to_string()).unwrap();
+    fs::write(&next, format!("{} {fence}", number + 1)).unwrap();
     fs::rename(&next, counter).unwrap();
 }
 
-fn read(counter: &Path) -> usize {
-    fs::read_to_string(counter).unwrap().parse().unwrap()
+fn read(counter: &Path) -> (usize, u64) {
+    let text = fs::read_to_string(counter).unwrap();
+    let (number, fence) = text.split_once(' ').unwrap();
+    (number.parse().unwrap(), fence.parse().unwrap())
 }

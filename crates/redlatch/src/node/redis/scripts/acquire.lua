@@ -21,8 +21,11 @@ if max_ttl and tonumber(ARGV[2]) > max_ttl then
     return { 'TTL_TOO_LONG', max_ttl }
 end
 local ballot = tonumber(ARGV[4])
-local slot_ballot = tonumber(redis.call('HGET', KEYS[2], ARGV[3]) or 0)
-local seen = math.max(slot_ballot, floor)
+local slot_ballot = tonumber(call('HGET', KEYS[2], ARGV[3]) or 0)
+local seen = slot_ballot
+if floor > seen then
+    seen = floor
+end
 local limit = (now + tolerance) * 1024
 if seen > limit then
     return { 'CLOCK_BEHIND', math.floor(seen / 1024) - (now + tolerance) }
@@ -31,10 +34,10 @@ if ballot > limit then
     return { 'FUTURE', now }
 end
 local forced = ARGV[5] ~= '' and
-    tonumber(redis.call('HGET', KEYS[2], 'f' .. ARGV[3]) or 0) > tonumber(ARGV[5])
+    tonumber(call('HGET', KEYS[2], 'f' .. ARGV[3]) or 0) > tonumber(ARGV[5])
 if ballot > seen and not forced and
-    redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-    redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
+    call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+    call('HSET', KEYS[2], ARGV[3], ARGV[4])
     return 'GRANTED'
 end
 
@@ -44,14 +47,14 @@ if value == ARGV[1] then
     -- A resend, or proposed again with a higher ballot. The lease is not
     -- lengthened: its holder counts from the first request.
     if ballot > slot_ballot then
-        redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
+        call('HSET', KEYS[2], ARGV[3], ARGV[4])
     end
     return 'GRANTED'
 elseif value then
     if type(value) == 'table' then
         value = false
     end
-    return { 'HELD', value, redis.call('PTTL', KEYS[1]), slot_ballot }
+    return { 'HELD', value, call('PTTL', KEYS[1]), slot_ballot }
 elseif forced then
     return 'FORCED'
 else

@@ -1,0 +1,260 @@
+//! What a fence and the restart guard cost, beside the bare `SET key token NX PX ttl`.
+//!
+//! ```sh
+//! cargo run --release -p redlatch-bench-cost            # about a minute
+//! cargo run --release -p redlatch-bench-cost -- --quick # a few seconds
+//! ```
+//!
+//! Ratios within one run are what counts: the contenders take turns, round by
+//! round, on the same server, and the medians are compared. Latency is measured
+//! with the cores kept awake by spinning processes of the lowest priority,
+//! because a virtual machine's core takes longer to wake than Redis to answer.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redlatch::{Builder, Mutex, Redlatch};
+use redlatch_testkit::RedisServer;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let (rounds, size) = if quick { (3, 2_000) } else { (9, 20_000) };
+    let server = RedisServer::start();
+    let contenders = Contender::all(&server).await;
+    println!("medians of {rounds} rounds, in which the contenders take turns\n");
+
+    // Alone a request pays for its own system calls; many at once share them.
+    for (tasks, size) in [(1, size / 4), (64, size)] {
+        println!("Redis CPU in µs for each of {size} acquires by {tasks} task(s)");
+        let cpu = interleave(rounds, &contenders, async |contender, round| {
+            server.command(&["FLUSHALL"]);
+            contender.arm().await;
+            let before = redis_cpu(&server);
+            contender.acquire_all(tasks, round, size).await;
+            (redis_cpu(&server) - before) / size as f64
+        })
+        .await;
+        print_table(&contenders, &cpu);
+    }
+
+    println!("client latency in µs of acquire and release by one task, p50");
+    let _awake = Awake::start();
+    let latency = interleave(rounds, &contenders, async |contender, round| {
+        server.command(&["FLUSHALL"]);
+        contender.arm().await;
+        contender.cycle_latency(round, size / 10).await
+    })
+    .await;
+    print_table(&contenders, &latency);
+}
+
+/// One way to take a lock.
+struct Contender {
+    name: &'static str,
+    way: Way,
+}
+
+enum Way {
+    Raw(MultiplexedConnection),
+    Redlatch {
+        latch: Redlatch,
+        url: String,
+        fencing: bool,
+    },
+}
+
+impl Contender {
+    async fn all(server: &RedisServer) -> Vec<Self> {
+        let client = redis::Client::open(server.url()).expect("its own URL");
+        let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+        let raw = client.get_multiplexed_async_connection_with_config(&config);
+        let raw = Way::Raw(raw.await.expect("the server is there"));
+        let way = async |guard: bool, fencing: bool| {
+            let url = server.url();
+            let builder = builder(&url).restart_guard(guard);
+            let latch = builder.build().await.expect("the server is there");
+            Way::Redlatch {
+                latch,
+                url,
+                fencing,
+            }
+        };
+        let entry = |name, way| Self { name, way };
+        vec![
+            entry("bare SET NX PX by the redis crate", raw),
+            entry("redlatch, plain", way(false, false).await),
+            entry("redlatch, fenced", way(false, true).await),
+            entry("redlatch, fenced and guarded", way(true, true).await),
+        ]
+    }
+
+    /// Lets the server grant at once, after it was emptied.
+    async fn arm(&self) {
+        if let Way::Redlatch { url, .. } = &self.way {
+            let admin = builder(url).restart_guard(true).admin().await;
+            admin
+                .expect("settings that make sense")
+                .assume_fresh()
+                .await;
+        }
+    }
+
+    /// Acquires so many locks and keeps them.
+    async fn acquire_all(&self, tasks: usize, round: usize, size: usize) {
+        let work = (0..tasks).map(|task| async move {
+            for number in (task..size).step_by(tasks) {
+                let name = format!("{round}-{number}");
+                match &self.way {
+                    Way::Raw(connection) => set(&mut connection.clone(), &name).await,
+                    Way::Redlatch { latch, fencing, .. } => {
+                        let guard = mutex(latch, &name, *fencing).lock().await;
+                        let _ = guard.expect("nobody else has it").detach();
+                    }
+                }
+            }
+        });
+        join_all(work).await;
+    }
+
+    /// The median time of acquiring and releasing, in µs.
+    async fn cycle_latency(&self, round: usize, size: usize) -> f64 {
+        let mut times = Vec::with_capacity(size);
+        for number in 0..size {
+            let name = format!("{round}-{number}");
+            let start = Instant::now();
+            match &self.way {
+                Way::Raw(connection) => {
+                    let mut connection = connection.clone();
+                    set(&mut connection, &name).await;
+                    let mut unlock = redis::cmd("EVAL");
+                    unlock
+                        .arg(UNLOCK)
+                        .arg(1)
+                        .arg(format!("redlatch:{name}"))
+                        .arg(TOKEN);
+                    let gone: i64 = unlock
+                        .query_async(&mut connection)
+                        .await
+                        .expect("an answer");
+                    assert_eq!(gone, 1);
+                }
+                Way::Redlatch { latch, fencing, .. } => {
+                    let guard = mutex(latch, &name, *fencing).lock().await;
+                    let guard = guard.expect("nobody else has it");
+                    guard.release().await.expect("it was ours");
+                }
+            }
+            times.push(start.elapsed());
+        }
+        times.sort();
+        times[times.len() / 2].as_secs_f64() * 1e6
+    }
+}
+
+/// As long as one of redlatch's.
+const TOKEN: &str = r#"AAAAAAAAAAAAAAAAAAAAAAAAAAA {"host":"machine","pid":12345}"#;
+
+/// How everybody unlocks who does it right.
+const UNLOCK: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
+                      return redis.call('del', KEYS[1]) else return 0 end";
+
+async fn set(connection: &mut MultiplexedConnection, name: &str) {
+    let mut set = redis::cmd("SET");
+    set.arg(format!("redlatch:{name}"))
+        .arg(TOKEN)
+        .arg("NX")
+        .arg("PX")
+        .arg(30_000);
+    set.exec_async(connection)
+        .await
+        .expect("nobody else has it");
+}
+
+fn builder(url: &str) -> Builder {
+    let builder = Redlatch::builder().nodes([url]);
+    builder
+        .node_timeout(Duration::from_secs(5))
+        .ttl(Duration::from_secs(30))
+}
+
+fn mutex(latch: &Redlatch, name: &str, fencing: bool) -> Mutex {
+    latch.mutex(name).renewal(false).fencing(fencing)
+}
+
+/// Lets the contenders take turns, and gives each its median and spread.
+async fn interleave(
+    rounds: usize,
+    contenders: &[Contender],
+    mut measure: impl AsyncFnMut(&Contender, usize) -> f64,
+) -> Vec<(f64, f64, f64)> {
+    let mut figures = vec![Vec::new(); contenders.len()];
+    for round in 0..rounds {
+        for (contender, figures) in contenders.iter().zip(&mut figures) {
+            figures.push(measure(contender, round).await);
+        }
+    }
+    let median = |mut figures: Vec<f64>| {
+        figures.sort_by(f64::total_cmp);
+        let last = figures.len() - 1;
+        (figures[last / 2], figures[0], figures[last])
+    };
+    figures.into_iter().map(median).collect()
+}
+
+fn print_table(contenders: &[Contender], figures: &[(f64, f64, f64)]) {
+    let floor = figures[0].0;
+    println!(
+        "  {:<36}{:>8}  {:>17}  {:>6}",
+        "", "median", "lowest–highest", "ratio"
+    );
+    for (contender, (median, low, high)) in contenders.iter().zip(figures) {
+        let spread = format!("{low:.2}–{high:.2}");
+        let ratio = median / floor;
+        println!(
+            "  {:<36}{median:>8.2}  {spread:>17}  {ratio:>6.2}",
+            contender.name
+        );
+    }
+}
+
+/// What the server has used of the processor, in µs.
+fn redis_cpu(server: &RedisServer) -> f64 {
+    let seconds = |field: &str| {
+        server
+            .info(field)
+            .parse::<f64>()
+            .expect("a number of seconds")
+    };
+    (seconds("used_cpu_user_main_thread") + seconds("used_cpu_sys_main_thread")) * 1e6
+}
+
+/// Keeps every core awake with a process of the lowest priority.
+struct Awake(Vec<Child>);
+
+impl Awake {
+    fn start() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let spin = |_| {
+            let mut nice = Command::new("nice");
+            // It ends by itself when this process is gone and its input with it.
+            let script = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; \
+                          kill -0 $PPID || exit; done";
+            nice.args(["-n", "19", "sh", "-c", script])
+                .stdin(Stdio::null());
+            nice.stderr(Stdio::null()).spawn().expect("nice and sh")
+        };
+        Self((0..cores).map(spin).collect())
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
