@@ -98,7 +98,7 @@ impl NodeState {
     pub fn apply(&mut self, request: &Request, scene: &Scene<'_>) -> Reply {
         let now = scene.now;
         if let Some(key) = request.key() {
-            self.expire(key, now);
+            self.sweep_key(key, now);
         }
         match request {
             Request::Acquire {
@@ -348,9 +348,9 @@ impl NodeState {
         self.keys.insert(key.clone(), stored);
     }
 
-    /// A key lives through its last millisecond, as in Redis, so a node never
-    /// forgets a lease earlier than its ttl.
-    fn expire(&mut self, key: &Key, now: u64) {
+    /// Forgets this key if its time is over. A key lives through its last
+    /// millisecond, as in Redis, so a node never forgets a lease too early.
+    pub fn sweep_key(&mut self, key: &Key, now: u64) {
         let ended = |stored: &Stored| stored.last_millisecond.is_some_and(|last| now > last);
         if self.keys.get(key).is_some_and(ended) {
             self.keys.remove(key);

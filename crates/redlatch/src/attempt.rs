@@ -2,6 +2,7 @@
 //! everything back when it is not.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redlatch_core::{Ballot, Key, Lease, Reply, Request, Terms, Token, Verdict};
 use tokio::time::Instant;
@@ -18,8 +19,8 @@ use crate::stragglers::Stragglers;
 pub(crate) enum Attempt {
     /// The lease is ours. Requests to slow nodes may still be under way.
     Won(Arc<Cell>, Option<Stragglers>),
-    /// Somebody else has the lock.
-    Busy,
+    /// Somebody else has the lock, for so long unless it is renewed.
+    Busy(Option<Duration>),
     /// Too few nodes answered in time.
     Unavailable(Box<NoQuorum>),
     /// The proposed ballot was too far ahead of the nodes' clocks: worth
@@ -97,7 +98,7 @@ impl Bid<'_> {
                         // No node has anything of this token, and none ever will.
                         unkept.forget();
                     }
-                    return Attempt::Busy;
+                    return Attempt::Busy(votes.remaining());
                 }
             }
         }

@@ -17,6 +17,7 @@ use crate::node::memory::MemoryNode;
 use crate::owner::{Owner, OwnerState};
 use crate::proposals::Proposals;
 use crate::reaper::Reaper;
+use crate::waiting::Queues;
 
 /// A client of one deployment: the way to its locks.
 ///
@@ -167,6 +168,7 @@ pub(crate) struct Client {
     pub(crate) keeper: Keeper,
     pub(crate) reaper: Reaper,
     pub(crate) proposals: Arc<Proposals>,
+    pub(crate) queues: Queues,
     pub(crate) settings: Settings,
     owners: StdMutex<HashMap<Box<str>, Weak<OwnerState>>>,
     closed: AtomicBool,
@@ -181,6 +183,7 @@ impl Client {
             reaper: Reaper::start(driver.clone()),
             driver,
             proposals,
+            queues: Queues::default(),
             settings,
             owners: StdMutex::default(),
             closed: AtomicBool::new(false),

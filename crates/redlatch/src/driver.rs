@@ -65,6 +65,7 @@ impl Driver {
             round: Round::new(self.nodes.len()),
             failures: Vec::new(),
             again: Vec::new(),
+            remaining: None,
         }
     }
 
@@ -114,6 +115,8 @@ pub(crate) struct Votes {
     failures: Vec<(usize, NodeError)>,
     /// What those nodes said that would grant another ballot.
     again: Vec<Reply>,
+    /// The longest that the key still lives on a node where somebody has it.
+    remaining: Option<Duration>,
 }
 
 impl Votes {
@@ -137,6 +140,9 @@ impl Votes {
                 if vote == Vote::Again {
                     self.again.push(reply.clone());
                 }
+                if let Reply::Held(Some(holder)) = reply {
+                    self.remaining = self.remaining.max(holder.remaining);
+                }
                 let failure = NodeError::in_reply(reply).map(|error| (node, error));
                 self.failures.extend(failure);
             }
@@ -151,6 +157,11 @@ impl Votes {
     /// What those nodes said that would grant another ballot.
     pub(crate) fn again(&self) -> &[Reply] {
         &self.again
+    }
+
+    /// How long somebody else has the lock, unless it is renewed.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        self.remaining
     }
 
     pub(crate) fn round(&self) -> &Round {

@@ -61,6 +61,7 @@ mod reaper;
 mod renewal;
 mod run;
 mod stragglers;
+mod waiting;
 
 pub use admin::{Admin, NodeStatus};
 pub use client::Redlatch;

@@ -10,14 +10,15 @@ use tracing::Instrument;
 
 use crate::attempt::{Attempt, Bid};
 use crate::client::Client;
-use crate::error::{ConfigError, Error, Lost, Result, Timeout};
+use crate::error::{ConfigError, Error, Lost, NoQuorum, Result, Timeout};
 use crate::guard::{Exported, Guard, Hold};
 use crate::inspect;
 use crate::lease::Cell;
 use crate::owner::{self, OwnerState};
 use crate::random;
+use crate::waiting::until_worth_trying;
 
-/// How long a refused `lock` waits before it tries again.
+/// How long a `lock` waits before it tries again nodes that did not answer.
 const RETRY: Backoff = Backoff {
     first: Duration::from_millis(5),
     limit: Duration::from_millis(200),
@@ -243,48 +244,54 @@ impl Mutex {
 
     /// Makes attempt after attempt, one at least, until the deadline.
     async fn contend(&self, plan: &Plan, deadline: Option<Instant>) -> Result<Option<Guard>> {
+        let Client { queues, driver, .. } = &*self.client;
         let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        let (mut refusals, mut aheads) = (0, 0);
-        let mut outage: Option<Instant> = None;
+        let mut contest = Contest::default();
+        let mut head = None;
+        // Who comes while others wait stands behind them, unless it won't wait at all.
+        let mut busy = queues.is_waited_for(&plan.key).then_some(None);
         loop {
+            if let Some(remaining) = busy.take().filter(|_| !is_over()) {
+                if head.is_none() {
+                    head = queues.stand(&plan.key, deadline).await;
+                    if head.is_none() {
+                        return Ok(None);
+                    }
+                }
+                contest.refusals += 1;
+                let (key, refusals) = (&plan.key, contest.refusals);
+                until_worth_trying(driver, key, remaining, refusals, deadline).await;
+            }
             let tried = Instant::now();
             match self.attempt(plan).await? {
                 Attempt::Won(cell, stragglers) => {
                     let hold = Hold::new(self.client.clone(), cell, stragglers);
                     return Ok(Some(Guard::new(hold)));
                 }
-                Attempt::Busy if is_over() => return Ok(None),
-                Attempt::Busy => outage = None,
-                Attempt::Ahead if aheads < 3 => {
-                    aheads += 1;
-                    continue;
+                Attempt::Busy(_) if is_over() => return Ok(None),
+                Attempt::Busy(remaining) => {
+                    contest.outage = None;
+                    busy = Some(remaining);
                 }
-                Attempt::Ahead if is_over() => return Ok(None),
-                Attempt::Ahead => {}
-                Attempt::Unavailable(error) if !is_over() && error.quarantine().is_some() => {
-                    // A new deployment, or one that was restarted as a whole:
-                    // it says how long it takes, so it is waited for.
-                    if outage.is_none() {
-                        tracing::warn!(lock = %self.name, %error, "waiting for the quarantine");
+                Attempt::Ahead if is_over() && contest.aheads >= 3 => return Ok(None),
+                Attempt::Ahead => {
+                    contest.aheads += 1;
+                    if contest.aheads % 4 == 0 {
+                        self.pause(RETRY.delay(1, random::number()), deadline).await;
                     }
-                    outage = None;
-                    let left = error.quarantine().unwrap_or_default();
-                    let wake = Instant::now() + left.min(QUARANTINE_POLL);
-                    sleep_until(deadline.map_or(wake, |end| wake.min(end))).await;
-                    continue;
                 }
+                Attempt::Unavailable(error) if is_over() => return Err(Error::NoQuorum(error)),
                 Attempt::Unavailable(error) => {
-                    let since = *outage.get_or_insert(tried);
-                    if is_over() || since.elapsed() >= self.client.settings.outage_patience {
-                        return Err(Error::NoQuorum(error));
-                    }
+                    let pause = contest.bear(self, tried, error)?;
+                    self.pause(pause, deadline).await;
                 }
             }
-            refusals += 1;
-            let pause = Instant::now() + RETRY.delay(refusals, random::number());
-            aheads = 0;
-            sleep_until(deadline.map_or(pause, |end| pause.min(end))).await;
         }
+    }
+
+    async fn pause(&self, pause: Duration, deadline: Option<Instant>) {
+        let wake = Instant::now() + pause;
+        sleep_until(deadline.map_or(wake, |end| wake.min(end))).await;
     }
 
     async fn attempt(&self, plan: &Plan) -> Result<Attempt> {
@@ -340,6 +347,40 @@ impl fmt::Debug for Mutex {
             .field("renewal", &self.renewal)
             .field("max_hold", &self.max_hold)
             .finish_non_exhaustive()
+    }
+}
+
+/// What has happened to one who contends for the lock.
+#[derive(Default)]
+struct Contest {
+    /// How often somebody else had the lock, or too few nodes answered.
+    refusals: u32,
+    /// How often a ballot was too far ahead.
+    aheads: u32,
+    /// Since when too few nodes have answered.
+    outage: Option<Instant>,
+    /// Whether it was said that a quarantine is waited for.
+    said: bool,
+}
+
+impl Contest {
+    /// Puts up with too few nodes, for a while: says how long to wait.
+    fn bear(&mut self, mutex: &Mutex, tried: Instant, error: Box<NoQuorum>) -> Result<Duration> {
+        if let Some(left) = error.quarantine() {
+            // A new deployment, or one that was restarted as a whole: it says
+            // how long it takes, so it is waited for.
+            if !std::mem::replace(&mut self.said, true) {
+                tracing::warn!(lock = %mutex.name, %error, "waiting for the quarantine");
+            }
+            self.outage = None;
+            return Ok(left.min(QUARANTINE_POLL));
+        }
+        let since = *self.outage.get_or_insert(tried);
+        if since.elapsed() >= mutex.client.settings.outage_patience {
+            return Err(Error::NoQuorum(error));
+        }
+        self.refusals += 1;
+        Ok(RETRY.delay(self.refusals, random::number()))
     }
 }
 

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redlatch_core::{Instant, NodeState, Request, Scene};
+use redlatch_core::{Instant, Key, NodeState, Reply, Request, Scene};
 
-use super::{Call, Charter, Node, NodeError, Ready};
+use super::bells::Bells;
+use super::{Call, Charter, Node, NodeError, Ready, Watched, Watching};
 use crate::clock::{Clock, SystemClock};
 
 /// A lock server inside this process: for tests, and for programs that need
@@ -43,6 +44,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
+    bells: Bells,
     node: NodeState,
     /// How many keys were left after the last sweep.
     swept: usize,
@@ -127,7 +129,24 @@ impl Node for MemoryNode {
                     .as_ref()
                     .and_then(|charter| charter.policy.as_ref()),
             };
-            Ok(state.node.apply(&request, &scene))
+            let reply = state.node.apply(&request, &scene);
+            if let (Reply::Released, Some(key)) = (&reply, request.key()) {
+                state.bells.ring(key);
+            }
+            Ok(reply)
+        })
+    }
+
+    fn watch(&self, key: Key, _limit: Duration) -> Watching {
+        let node = self.clone();
+        Box::pin(async move {
+            let now = node.now();
+            let mut state = node.lock();
+            state.node.sweep_key(&key, now);
+            let present = state.node.get(&key).is_some();
+            // It does not tell of an expiry; that is what the lease's end is for.
+            let bell = Some(state.bells.hang(&key));
+            Ok(Watched { present, bell })
         })
     }
 

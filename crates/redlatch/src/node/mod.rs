@@ -1,5 +1,6 @@
 //! Lock servers: what the engine needs of them, and the kinds there are.
 
+mod bells;
 pub(crate) mod memory;
 pub(crate) mod redis;
 
@@ -8,7 +9,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::{Policy, Reply, Request};
+use redlatch_core::{Key, Policy, Reply, Request};
+use tokio::sync::oneshot;
 
 /// One independent lock server.
 ///
@@ -42,6 +44,19 @@ pub trait Node: Send + Sync + 'static {
         Box::pin(futures_util::future::join_all(calls))
     }
 
+    /// Looks whether `key` is there, and arranges to be told when something
+    /// happens to it. Gives up after `limit`.
+    ///
+    /// The default tells nothing: those who wait then try from time to time.
+    fn watch(&self, key: Key, limit: Duration) -> Watching {
+        let inspected = self.call(Request::Inspect { key }, limit);
+        Box::pin(async move {
+            let present = inspected.await? != Reply::Missing;
+            let bell = None;
+            Ok(Watched { present, bell })
+        })
+    }
+
     /// Connects, if that is needed, and says why it can't be done. Asked once,
     /// when a client is built.
     fn ready(
@@ -67,6 +82,19 @@ pub type Call = Pin<Box<dyn Future<Output = Result<Reply, NodeError>> + Send>>;
 
 /// A node's answers to come.
 pub type CallAll = Pin<Box<dyn Future<Output = Vec<Result<Reply, NodeError>>> + Send>>;
+
+/// Whether a key is there, to come.
+pub type Watching = Pin<Box<dyn Future<Output = Result<Watched, NodeError>> + Send>>;
+
+/// Whether a key is there, and how one is told when that changes.
+#[derive(Debug)]
+pub struct Watched {
+    /// Whether it is there.
+    pub present: bool,
+    /// Receives once when something has happened to the key, or to the
+    /// connection that would have told of it. Nothing when the node can't tell.
+    pub bell: Option<oneshot::Receiver<()>>,
+}
 
 /// What a node says of itself when it is ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -25,3 +25,4 @@ mod runs;
 mod secrets;
 mod support;
 mod teardown;
+mod waiting;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ErrorKind, PushInfo, PushKind, RedisError};
-use redlatch_core::{Backoff, Request};
+use redlatch_core::{Backoff, Key, Request};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -20,7 +20,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::address::Address;
 use super::server::{self, Server};
 use super::wire::{self, Before, Dialect, Trouble};
-use crate::node::{Call, CallAll, Charter, Node, NodeError, NodeErrorKind, Ready};
+use crate::node::bells::Bells;
+use crate::node::{
+    Call, CallAll, Charter, Node, NodeError, NodeErrorKind, Ready, Watched, Watching,
+};
 use crate::random;
 
 /// How long a new connection may take, log-in and all.
@@ -48,6 +51,8 @@ pub(crate) struct Link {
 struct Shared {
     address: Address,
     charter: Charter,
+    /// Who wants to be told when something happens to a key.
+    bells: Bells,
     /// Time-outs in a row.
     silence: AtomicU32,
     /// The number of the newest connection that is known to be of no more use.
@@ -78,6 +83,7 @@ impl Link {
         let shared = Arc::new(Shared {
             address,
             charter,
+            bells: Bells::default(),
             silence: AtomicU32::new(0),
             broken: watch::Sender::new(0),
         });
@@ -136,6 +142,23 @@ impl Node for Link {
                 turn.spend(live);
             };
             result.unwrap_or_else(|error| vec![Err(error); requests.len()])
+        })
+    }
+
+    fn watch(&self, key: Key, limit: Duration) -> Watching {
+        let mut turn = self.turn(limit);
+        Box::pin(async move {
+            loop {
+                let mut live = turn.live().await?;
+                // Hung up first, then looked: what happens between the two rings.
+                let bell = live.server.tells.then(|| turn.shared.bells.hang(&key));
+                let sent = wire::look(&mut live.connection, &key, live.server.tells);
+                if let Some(result) = turn.judge(live.number, sent).await {
+                    let present = result?;
+                    return Ok(Watched { present, bell });
+                }
+                turn.spend(live);
+            }
         })
     }
 
@@ -252,6 +275,21 @@ impl Turn {
 }
 
 impl Shared {
+    /// What the server says without being asked, or the library of the connection.
+    fn hear(&self, number: u64, push: PushInfo) {
+        match push.kind {
+            PushKind::Disconnection => {
+                self.give_up(number);
+                self.bells.ring_all();
+            }
+            PushKind::Invalidate => match wire::touched(&push.data) {
+                Some(keys) => keys.iter().for_each(|key| self.bells.ring(key)),
+                None => self.bells.ring_all(),
+            },
+            _ => {}
+        }
+    }
+
     /// Tells the connector that the connection with this number is of no more use.
     fn give_up(&self, number: u64) {
         self.broken.send_if_modified(|broken| {
@@ -279,6 +317,8 @@ async fn keep_connected(shared: Arc<Shared>, state: watch::Sender<State>) {
                     .wait_for(|broken| *broken >= number)
                     .await;
                 tracing::info!(node = name, "connection lost, making a new one");
+                // A mute connection rings for nobody any more.
+                shared.bells.ring_all();
                 state.send_replace(State::Connecting);
             }
             failed => {
@@ -330,10 +370,8 @@ async fn open(
     if resp3 == redis::ProtocolVersion::RESP3 {
         let shared = Arc::downgrade(shared);
         config = config.set_push_sender(move |push: PushInfo| {
-            if push.kind == PushKind::Disconnection
-                && let Some(shared) = shared.upgrade()
-            {
-                shared.give_up(number);
+            if let Some(shared) = shared.upgrade() {
+                shared.hear(number, push);
             }
             Ok::<(), ()>(())
         });

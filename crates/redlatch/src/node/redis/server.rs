@@ -14,6 +14,9 @@ pub(super) struct Server {
     /// Names this run of the server: its run id and replication id. Empty when
     /// the server won't say.
     pub(super) run: Arc<str>,
+    /// Whether it tells this connection when something happens to a key that
+    /// it was asked about.
+    pub(super) tells: bool,
 }
 
 /// Makes a new connection ready: loads the scripts, asks the server what it is,
@@ -24,6 +27,12 @@ pub(super) async fn greet<C: ConnectionLike>(
 ) -> Result<Server, NodeError> {
     let mut pipeline = redis::pipe();
     pipeline.cmd("PING").cmd("INFO");
+    // Only of keys that are asked about in so many words.
+    pipeline
+        .cmd("CLIENT")
+        .arg("TRACKING")
+        .arg("ON")
+        .arg("OPTIN");
     if charter.policy.is_some() {
         let guard = format!("{}__guard", charter.service_prefix);
         pipeline.cmd("HGET").arg(guard).arg("deployment");
@@ -44,6 +53,7 @@ pub(super) async fn greet<C: ConnectionLike>(
     }
     let info = answers.next().and_then(Result::ok);
     let info = info.and_then(|info| redis::from_redis_value::<String>(info).ok());
+    let tells = answers.next().is_some_and(|answer| answer.is_ok());
     if let Some(policy) = &charter.policy {
         if info.is_none() {
             return Err(misconfigured(
@@ -60,7 +70,8 @@ pub(super) async fn greet<C: ConnectionLike>(
             return Err(misconfigured(&mismatch(&found)));
         }
     }
-    examine(&info.unwrap_or_default())
+    let server = examine(&info.unwrap_or_default())?;
+    Ok(Server { tells, ..server })
 }
 
 /// Reads what INFO says, and finds what makes a server unfit.
@@ -84,7 +95,10 @@ fn examine(info: &str) -> Result<Server, NodeError> {
         )));
     }
     let run = format!("{}{}", field("run_id"), field("master_replid"));
-    Ok(Server { run: run.into() })
+    Ok(Server {
+        run: run.into(),
+        tells: false,
+    })
 }
 
 fn misconfigured(problem: &str) -> NodeError {

@@ -126,6 +126,44 @@ pub(super) async fn send<C: ConnectionLike>(
     }
 }
 
+/// Looks whether a key is there; with `tell`, the server will tell this
+/// connection once when something happens to it.
+///
+/// Read by GET and never by a script, because then the server would tell of
+/// every key that the script declares, the fences of all locks among them.
+pub(super) async fn look<C: ConnectionLike>(
+    connection: &mut C,
+    key: &Key,
+    tell: bool,
+) -> Result<bool, Trouble> {
+    let mut pipeline = redis::pipe();
+    if tell {
+        pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+    }
+    pipeline.cmd("GET").arg(key.as_str());
+    let values: Vec<Result<Value, RedisError>> = pipeline
+        .ignore_errors()
+        .query_async(connection)
+        .await
+        .map_err(trouble)?;
+    match values.into_iter().next_back() {
+        Some(Ok(value)) => Ok(value != Value::Nil),
+        // A key of another type is there too.
+        Some(Err(error)) if error.code() == Some("WRONGTYPE") => Ok(true),
+        Some(Err(error)) => Err(trouble(error)),
+        None => Ok(true),
+    }
+}
+
+/// The keys that an invalidation is about; nothing when it is about all of them.
+pub(super) fn touched(data: &[Value]) -> Option<Vec<Key>> {
+    let [Value::Array(keys)] = data else {
+        return None;
+    };
+    let key = |value: &Value| Some(Key::new(std::str::from_utf8(text(value)?).ok()?));
+    Some(keys.iter().filter_map(key).collect())
+}
+
 /// Adds commands that load the scripts which are needed without delay.
 pub(super) fn load_scripts(pipeline: &mut redis::Pipeline) {
     for rule in LOADED {

@@ -1,0 +1,12 @@
+//! Waiting for a lock that somebody else has.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `queue` | who waits in this process, in order; only the first speaks to nodes |
+//! | `watch` | when it is worth another attempt |
+
+mod queue;
+mod watch;
+
+pub(crate) use queue::Queues;
+pub(crate) use watch::until_worth_trying;

@@ -1,0 +1,273 @@
+//! Waiters are woken by what happens, in the order in which they came.
+//!
+//! Nodes that tell are asked again after five seconds at the earliest, and the
+//! leases here last longer than that: what comes sooner was told.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redlatch::{Guard, MemoryNode, Redlatch};
+use redlatch_testkit::{Proxy, RedisServer};
+use tokio::task::JoinHandle;
+
+use crate::support::{KEY, LONG, armed, eventually, patient};
+
+/// Sooner than anybody looks without being told.
+const TOLD: Duration = Duration::from_secs(5);
+
+async fn latch(server: &RedisServer) -> Redlatch {
+    patient([server.url()]).build().await.unwrap()
+}
+
+/// Starts to wait for the lock, and returns once it watches the key.
+async fn waiter(latch: &Redlatch, server: &RedisServer) -> JoinHandle<Guard> {
+    let looked = server.calls("get");
+    let job = latch.mutex("job");
+    let waiter = tokio::spawn(async move { job.lock().await.unwrap() });
+    // One look in the refused attempt, and one that is told of changes.
+    eventually("the watch", || server.calls("client|caching") > 0).await;
+    eventually("the look", || server.calls("get") >= looked + 2).await;
+    waiter
+}
+
+async fn told(waiter: JoinHandle<Guard>) -> Guard {
+    let told = tokio::time::timeout(TOLD, waiter).await;
+    told.expect("it was not told").unwrap()
+}
+
+#[tokio::test]
+async fn a_release_wakes_a_waiter_of_another_client_and_of_the_same() {
+    for same in [true, false] {
+        let server = RedisServer::start();
+        let holder = latch(&server).await;
+        let other = if same {
+            holder.clone()
+        } else {
+            latch(&server).await
+        };
+        let guard = holder.mutex("job").lock().await.unwrap();
+        let waiter = waiter(&other, &server).await;
+        guard.release().await.unwrap();
+        told(waiter).await.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn whatever_else_frees_the_lock_wakes_a_waiter() {
+    let ways: [&[&str]; 4] = [
+        &["DEL", KEY],
+        &["UNLINK", KEY],
+        &["FLUSHALL"],
+        &["PEXPIRE", KEY, "20"],
+    ];
+    for way in ways {
+        let server = RedisServer::start();
+        let latch = latch(&server).await;
+        server.command(&["SET", KEY, "stranger", "PX", "60000"]);
+        let waiter = waiter(&latch, &server).await;
+        server.command(way);
+        told(waiter).await.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_of_another_type_that_goes_wakes_a_waiter() {
+    let server = RedisServer::start();
+    let latch = latch(&server).await;
+    server.command(&["RPUSH", KEY, "x"]);
+    let waiter = waiter(&latch, &server).await;
+    server.command(&["DEL", KEY]);
+    told(waiter).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_quorum_that_is_freed_wakes_a_waiter() {
+    let fleet = armed(5);
+    let holder = patient(fleet.urls()).build().await.unwrap();
+    let other = patient(fleet.urls()).build().await.unwrap();
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let waiter = waiter(&other, &fleet[4]).await;
+    guard.release().await.unwrap();
+    told(waiter).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_renewal_does_not_start_an_attempt() {
+    let server = RedisServer::start();
+    let (holder, other) = (latch(&server).await, latch(&server).await);
+    let guard = holder
+        .mutex("job")
+        .ttl(Duration::from_secs(10))
+        .lock()
+        .await
+        .unwrap();
+    let waiter = waiter(&other, &server).await;
+    let tried = server.calls("set");
+    for _ in 0..5 {
+        let looked = server.calls("get");
+        guard.renew(LONG).await.unwrap();
+        server.command(&["PEXPIRE", KEY, "10000"]);
+        eventually("another look", || server.calls("get") > looked).await;
+    }
+    assert_eq!(server.calls("set"), tried, "it only looked");
+    guard.release().await.unwrap();
+    told(waiter).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_holder_that_vanishes_is_followed_at_the_end_of_its_lease() {
+    let server = RedisServer::start();
+    let (holder, other) = (latch(&server).await, latch(&server).await);
+    let job = holder
+        .mutex("job")
+        .ttl(Duration::from_secs(6))
+        .renewal(false);
+    let _ = job.lock().await.unwrap().detach();
+    let guard = other.mutex("job").lock_timeout(LONG).await.unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_waiter_whose_connection_breaks_is_not_stranded() {
+    let breaks: [fn(&Proxy); 3] = [Proxy::disconnect, Proxy::half_close, |proxy| {
+        proxy.cut();
+        proxy.heal();
+    }];
+    for broken in breaks {
+        let server = RedisServer::start();
+        let proxy = server.proxy();
+        let holder = latch(&server).await;
+        let other = patient([proxy.url()]).build().await.unwrap();
+        let guard = holder.mutex("job").lock().await.unwrap();
+        let waiter = waiter(&other, &server).await;
+        let watched = server.calls("client|caching");
+        broken(&proxy);
+        // It watches again by itself, over a new connection.
+        eventually("the watch", || server.calls("client|caching") > watched).await;
+        guard.release().await.unwrap();
+        told(waiter).await.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_can_not_tell_is_asked_from_time_to_time() {
+    let server = RedisServer::start();
+    let user = "ACL SETUSER poor on >secret ~* +@all -client|tracking";
+    server.command(&user.split(' ').collect::<Vec<_>>());
+    let url = format!("redis://poor:secret@127.0.0.1:{}", server.port());
+    let (holder, other) = (latch(&server).await, patient([url]).build().await.unwrap());
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let job = other.mutex("job");
+    let waiter = tokio::spawn(async move { job.lock().await.unwrap() });
+    let looked = server.calls("get");
+    eventually("several looks", || server.calls("get") > looked + 4).await;
+    guard.release().await.unwrap();
+    waiter.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn waiters_of_one_process_take_turns_in_order() {
+    let server = RedisServer::start();
+    let latch = latch(&server).await;
+    let guard = latch.mutex("job").lock().await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = vec![];
+    for number in 0..20 {
+        let (job, order) = (latch.mutex("job"), order.clone());
+        let task = tokio::spawn(async move {
+            let guard = job.lock().await.unwrap();
+            order.lock().unwrap().push(number);
+            guard.release().await.unwrap();
+        });
+        if number == 0 {
+            eventually("the first one watches", || {
+                server.calls("client|caching") > 0
+            })
+            .await;
+        }
+        tokio::task::yield_now().await;
+        tasks.push(task);
+    }
+    guard.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn only_the_head_of_a_queue_speaks_to_the_nodes() {
+    let server = RedisServer::start();
+    let latch = latch(&server).await;
+    let guard = latch.mutex("job").lock().await.unwrap();
+    let waiter = waiter(&latch, &server).await;
+    let before = server.commands_processed();
+    let others: Vec<_> = (0..200)
+        .map(|_| {
+            let job = latch.mutex("job");
+            tokio::spawn(async move { job.lock().await.unwrap() })
+        })
+        .collect();
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.commands_processed(), before);
+    others.iter().for_each(JoinHandle::abort);
+    guard.release().await.unwrap();
+    told(waiter).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancelled_waiter_passes_its_turn_on() {
+    let server = RedisServer::start();
+    let (holder, latch) = (latch(&server).await, latch(&server).await);
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let first = waiter(&latch, &server).await;
+    let job = latch.mutex("job");
+    let second = tokio::spawn(async move { job.lock().await.unwrap() });
+    tokio::task::yield_now().await;
+    // Woken and cancelled in the same moment, or nearly.
+    guard.release().await.unwrap();
+    first.abort();
+    if let Ok(guard) = first.await {
+        drop(guard);
+    }
+    let guard = told(second).await;
+    guard.release().await.unwrap();
+    latch.close().await;
+    assert!(server.locks().is_empty());
+}
+
+#[tokio::test]
+async fn who_will_not_wait_is_not_held_up_by_those_who_do() {
+    let server = RedisServer::start();
+    let latch = latch(&server).await;
+    let guard = latch.mutex("job").lock().await.unwrap();
+    let waiter = waiter(&latch, &server).await;
+    assert!(latch.mutex("job").try_lock().await.unwrap().is_none());
+    let error = latch.mutex("job").lock_timeout(Duration::ZERO).await;
+    assert!(error.unwrap_err().is_timeout());
+    let soon = Duration::from_millis(20);
+    let error = latch.mutex("job").lock_timeout(soon).await;
+    assert!(error.unwrap_err().is_timeout());
+    guard.release().await.unwrap();
+    told(waiter).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_memory_node_tells_too() {
+    let node = MemoryNode::new();
+    let builder = || Redlatch::builder().node(node.clone()).ttl(LONG);
+    let (one, other) = (
+        builder().build().await.unwrap(),
+        builder().build().await.unwrap(),
+    );
+    let guard = one.mutex("job").lock().await.unwrap();
+    let job = other.mutex("job");
+    let waiter = tokio::spawn(async move { job.lock().await.unwrap() });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    guard.release().await.unwrap();
+    told(waiter).await.release().await.unwrap();
+}
