@@ -59,9 +59,18 @@ pub struct Fence(u64);
 impl Fence {
     const HANDOFF_BITS: u32 = 10;
 
+    /// How many holders can follow each other on one ballot.
+    pub const HANDOVERS: u64 = (1 << Self::HANDOFF_BITS) - 1;
+
     /// The fence of the holder that won this ballot.
     pub fn of(ballot: Ballot) -> Self {
         Self(ballot.0 << Self::HANDOFF_BITS)
+    }
+
+    /// The fence of the next holder, to whom the lease is handed in the same
+    /// process. Nothing when there have been too many on this ballot.
+    pub fn handed_on(self) -> Option<Self> {
+        (self.0 & Self::HANDOVERS < Self::HANDOVERS).then(|| Self(self.0 + 1))
     }
 
     /// A fence from its number.
@@ -118,6 +127,20 @@ mod tests {
         assert!(Fence::of(Ballot::new(u64::MAX)).number() <= i64::MAX as u64);
         let year_2200 = 7_258_118_400_000;
         assert_eq!(Ballot::at(year_2200, 0).millis(), year_2200);
+    }
+
+    #[test]
+    fn fences_grow_by_hand_over_and_never_reach_the_next_ballot() {
+        let mut fence = Fence::of(Ballot::at(7, 0));
+        let next = Fence::of(Ballot::at(7, 0).next());
+        let mut count = 0;
+        while let Some(higher) = fence.handed_on() {
+            assert!(fence < higher && higher < next);
+            assert_eq!(higher.ballot(), fence.ballot());
+            fence = higher;
+            count += 1;
+        }
+        assert_eq!(count, Fence::HANDOVERS);
     }
 
     #[test]

@@ -98,6 +98,11 @@ impl Lease {
         clip(terms.ttl, terms.max_hold)
     }
 
+    /// What its holder has asked for.
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
     /// The length that a quorum has last confirmed.
     pub fn length(&self) -> Ttl {
         self.length
@@ -163,6 +168,21 @@ impl Lease {
     pub fn extending(&mut self, now: Instant) {
         self.observe(now);
         self.renew_at = self.age + self.length.duration() / 10;
+    }
+
+    /// The same lease for another holder in the same process, with terms of its
+    /// own. Nothing when too little of it is left to be worth handing on: a lost
+    /// lease above all.
+    pub fn handed_on(&mut self, terms: Terms, now: Instant) -> Option<Self> {
+        if self.remaining(now) < self.length.duration() / 3 {
+            return None;
+        }
+        Some(Self {
+            terms,
+            born: now,
+            held: Duration::ZERO,
+            ..self.clone()
+        })
     }
 
     /// As much of `ttl` as may still be asked for: no more than is left of max_hold.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::{Ballot, Key, Lease, Reply, Request, Terms, Token, Verdict};
+use redlatch_core::{Ballot, Fence, Key, Lease, Reply, Request, Terms, Token, Verdict};
 use tokio::time::Instant;
 
 use crate::driver::Driver;
@@ -76,7 +76,8 @@ impl Bid<'_> {
                     let stragglers = self.reaper.finish(votes);
                     let (name, key) = (self.name.clone(), self.key.clone());
                     let clock = driver.clock().clone();
-                    let cell = Cell::new(name, key, token, ballot, clock, lease);
+                    let fence = ballot.map(Fence::of);
+                    let cell = Cell::new(name, key, token, fence, clock, lease);
                     return Attempt::Won(cell, stragglers);
                 }
                 Verdict::Again => match self.counter(votes.again()) {

@@ -132,6 +132,16 @@ impl Builder {
         self
     }
 
+    /// How often in a row a lease may be handed to the next waiter in the same
+    /// process, without a word to the nodes, and for how long, before waiters in
+    /// other processes get their turn. Default: 32 times or 50 ms, whichever
+    /// comes first. Zero switches it off.
+    pub fn handovers(mut self, most: u32, time: Duration) -> Self {
+        self.settings.handovers = most;
+        self.settings.handover_time = time;
+        self
+    }
+
     /// Whether nodes that may have forgotten what they granted, because they
     /// were restarted, emptied or promoted, are kept out until every lease that
     /// they may have forgotten has run out. Default: on with several nodes, off
@@ -363,6 +373,9 @@ pub(crate) struct Settings {
     /// The longest ttl that the nodes allow; nothing when they don't care.
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) outage_patience: Duration,
+    /// How often in a row, and for how long, a lease stays in this process.
+    pub(crate) handovers: u32,
+    pub(crate) handover_time: Duration,
     pub(crate) keys: KeyScheme,
     token_source: Option<Arc<dyn Fn() -> String + Send + Sync>>,
     /// What tokens say about this process.
@@ -380,6 +393,8 @@ impl Default for Settings {
             node_timeout: Duration::from_millis(50),
             max_ttl: None,
             outage_patience: Duration::from_secs(10),
+            handovers: 32,
+            handover_time: Duration::from_millis(50),
             keys: KeyScheme::default(),
             token_source: None,
             suffix: owner.suffix(),

@@ -2,16 +2,19 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redlatch_core::{Ballot, Fence, Loss, Token, Verdict};
+use redlatch_core::{Fence, Loss, Token, Verdict};
+use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::error::{ConfigError, Error, Lost, Result};
 use crate::lease::{Cell, Lease};
 use crate::reaper::Unkept;
 use crate::stragglers::Stragglers;
+use crate::waiting::Wish;
 
 /// Holds a lock; dropping it gives the lock back.
 ///
@@ -85,9 +88,11 @@ impl Guard {
     /// Both then hold the same lock: this guard goes on renewing it and frees it
     /// when it is dropped. To hand it over for good, use [`detach`](Guard::detach).
     pub fn export(&self) -> Exported {
+        // From here on it is not this process's alone to hand around.
+        self.hold.exported.store(true, Ordering::Relaxed);
         Exported {
             token: self.token().clone(),
-            born: self.hold.lease.cell().born,
+            fence: self.hold.lease.cell().fence,
         }
     }
 
@@ -129,7 +134,7 @@ impl fmt::Debug for Guard {
 #[must_use]
 pub struct Exported {
     token: Token,
-    born: Option<Ballot>,
+    fence: Option<Fence>,
 }
 
 impl Exported {
@@ -140,8 +145,8 @@ impl Exported {
     /// [`Error::Config`] when the token is none.
     pub fn new(token: &str, fence: u64) -> Result<Self> {
         let token = Token::parse(token).map_err(ConfigError::from)?;
-        let born = (fence > 0).then(|| Fence::new(fence).ballot());
-        Ok(Self { token, born })
+        let fence = (fence > 0).then(|| Fence::new(fence));
+        Ok(Self { token, fence })
     }
 
     /// The token, as text.
@@ -151,11 +156,11 @@ impl Exported {
 
     /// The fence; 0 for a plain lock.
     pub fn fence(&self) -> u64 {
-        self.born.map_or(0, |born| Fence::of(born).number())
+        self.fence.map_or(0, Fence::number)
     }
 
-    pub(crate) fn into_parts(self) -> (Token, Option<Ballot>) {
-        (self.token, self.born)
+    pub(crate) fn into_parts(self) -> (Token, Option<Fence>) {
+        (self.token, self.fence)
     }
 }
 
@@ -166,6 +171,16 @@ pub(crate) struct Hold {
     stragglers: Option<Stragglers>,
     /// Whether the lock is still to be given back.
     armed: bool,
+    /// Whether another process knows the lease.
+    exported: AtomicBool,
+    handovers: Handovers,
+}
+
+/// How often the lease was handed over inside the process, and since when.
+#[derive(Clone, Copy)]
+struct Handovers {
+    count: u32,
+    since: Instant,
 }
 
 impl Hold {
@@ -175,6 +190,19 @@ impl Hold {
         cell: Arc<Cell>,
         stragglers: Option<Stragglers>,
     ) -> Arc<Self> {
+        let handovers = Handovers {
+            count: 0,
+            since: Instant::now(),
+        };
+        Self::keep(client, cell, stragglers, handovers)
+    }
+
+    fn keep(
+        client: Arc<Client>,
+        cell: Arc<Cell>,
+        stragglers: Option<Stragglers>,
+        handovers: Handovers,
+    ) -> Arc<Self> {
         client.keeper.watch(&cell);
         tracing::debug!(lock = %cell.name, token = cell.token.short(), "acquired");
         Arc::new(Self {
@@ -182,7 +210,48 @@ impl Hold {
             lease: Lease::new(cell),
             stragglers,
             armed: true,
+            exported: AtomicBool::new(false),
+            handovers,
         })
+    }
+
+    /// Hands the lease to the first who waits for it in this process, with no
+    /// word to any node: so often and for so long in a row that others get
+    /// their turn too. False when it is to be given back instead.
+    fn hand_over(&mut self) -> bool {
+        let Client {
+            queues, settings, ..
+        } = &*self.client;
+        let Handovers { count, since } = self.handovers;
+        if count >= settings.handovers
+            || since.elapsed() >= settings.handover_time
+            || self.exported.load(Ordering::Relaxed)
+        {
+            return false;
+        }
+        let cell = self.lease.cell().clone();
+        let terms = cell.lock().lease.terms();
+        let mut next = None;
+        let mut fits = |wish: &Wish| {
+            // Another ttl, or a bound of its own, and it needs a lease of its own.
+            let same = wish.terms.ttl == terms.ttl && wish.fencing == cell.fence.is_some();
+            if same && wish.terms.renewal && wish.terms.max_hold.is_none() {
+                next = cell.handed_on(wish.terms);
+            }
+            next.is_some()
+        };
+        let Some(seat) = queues.take_head(&cell.key, settings.handover_time, &mut fits) else {
+            return false;
+        };
+        let Some(next) = next else { return false };
+        self.armed = false;
+        self.client.keeper.forget(&cell);
+        let count = count + 1;
+        let handovers = Handovers { count, since };
+        let stragglers = self.stragglers.take();
+        let hold = Self::keep(self.client.clone(), next, stragglers, handovers);
+        seat.hand(Guard::new(hold));
+        true
     }
 
     /// Why the lease is lost, if it is.
@@ -193,7 +262,9 @@ impl Hold {
     /// Ends renewal and takes back what was not yet sent, so that a release can follow.
     fn let_go(&mut self) {
         self.armed = false;
-        self.client.keeper.forget(self.lease.cell());
+        let cell = self.lease.cell();
+        self.client.keeper.forget(cell);
+        self.client.queues.poke(&cell.key);
         if let Some(stragglers) = self.stragglers.take() {
             stragglers.stop();
         }
@@ -201,6 +272,9 @@ impl Hold {
 
     async fn release(mut self) -> Result<()> {
         let lost = self.loss();
+        if lost.is_none() && self.hand_over() {
+            return Ok(());
+        }
         self.let_go();
         let cell = self.lease.cell();
         // Whatever happens below, nodes that did not answer are asked again.
@@ -263,7 +337,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.armed {
+        if self.armed && (self.loss().is_some() || !self.hand_over()) {
             self.let_go();
             self.client.reaper.release(self.lease.cell().orphan());
         }

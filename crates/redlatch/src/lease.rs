@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redlatch_core::{Ballot, Fence, Instant, Key, Loss, Request, Step, Token, Ttl};
+use redlatch_core::{Ballot, Fence, Instant, Key, Loss, Request, Step, Terms, Token, Ttl};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -49,8 +49,7 @@ impl Lease {
     ///
     /// It fits an `i64`. A [plain](crate::Mutex::fencing) lock has none and says 0.
     pub fn fence(&self) -> u64 {
-        let born = self.cell.born;
-        born.map_or(0, |born| Fence::of(born).number())
+        self.cell.fence.map_or(0, Fence::number)
     }
 
     /// How long the lock is certainly still yours: ttl − elapsed − drift, and
@@ -110,8 +109,8 @@ pub(crate) struct Cell {
     pub(crate) name: Arc<str>,
     pub(crate) key: Key,
     pub(crate) token: Token,
-    /// The ballot that it was won with; nothing for a plain lock.
-    pub(crate) born: Option<Ballot>,
+    /// Nothing for a plain lock.
+    pub(crate) fence: Option<Fence>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     lost: Notify,
@@ -136,7 +135,7 @@ impl Cell {
         name: Arc<str>,
         key: Key,
         token: Token,
-        born: Option<Ballot>,
+        fence: Option<Fence>,
         clock: Arc<dyn Clock>,
         lease: redlatch_core::Lease,
     ) -> Arc<Self> {
@@ -144,11 +143,11 @@ impl Cell {
             name,
             key,
             token,
-            born,
+            fence,
             clock,
             state: Mutex::new(State {
                 lease,
-                highest: born,
+                highest: fence.map(Fence::ballot),
                 slot: None,
                 renewing: false,
                 released: false,
@@ -209,14 +208,14 @@ impl Cell {
             key: self.key.clone(),
             token: self.token.clone(),
             ttl,
-            plain: self.born.is_none(),
+            plain: self.fence.is_none(),
         }
     }
 
     /// The request that takes the lease up again on a node that has lost it.
     /// Nothing when it is over, or has no ballot that could say what came before.
     pub(crate) fn rejoin(&self, ttl: Ttl, proposals: &Proposals) -> Option<Request> {
-        let born = self.born?;
+        let born = self.fence?.ballot();
         let now = self.clock.now();
         let mut state = self.lock();
         if state.lease.loss(now).is_some() {
@@ -232,6 +231,21 @@ impl Cell {
             born,
             ballot,
         })
+    }
+
+    /// The same lease for another holder in this process. Nothing when there is
+    /// too little left of it, or of its fences.
+    pub(crate) fn handed_on(&self, terms: Terms) -> Option<Arc<Self>> {
+        let fence = match self.fence {
+            Some(fence) => Some(fence.handed_on()?),
+            None => None,
+        };
+        let mut state = self.lock();
+        let lease = state.lease.handed_on(terms, self.clock.now())?;
+        let (name, key, token) = (self.name.clone(), self.key.clone(), self.token.clone());
+        let cell = Self::new(name, key, token, fence, self.clock.clone(), lease);
+        cell.lock().highest = state.highest;
+        Some(cell)
     }
 
     /// What is to be given back when its holder is done.

@@ -16,7 +16,7 @@ use crate::inspect;
 use crate::lease::Cell;
 use crate::owner::{self, OwnerState};
 use crate::random;
-use crate::waiting::until_worth_trying;
+use crate::waiting::{Place, Turn, Wish, until_worth_trying};
 
 /// How long a `lock` waits before it tries again nodes that did not answer.
 const RETRY: Backoff = Backoff {
@@ -177,8 +177,8 @@ impl Mutex {
         let sent = driver.now();
         let lease = Lease::granted(terms, sent, ttl);
         let clock = driver.clock().clone();
-        let (token, born) = exported.into_parts();
-        let cell = Cell::new(self.name.clone(), key, token, born, clock, lease);
+        let (token, fence) = exported.into_parts();
+        let cell = Cell::new(self.name.clone(), key, token, fence, clock, lease);
         let mut votes = driver.ask(&cell.extend(ttl), driver.limit(ttl));
         let taken = |loss| {
             let name = self.name.clone();
@@ -247,20 +247,28 @@ impl Mutex {
         let Client { queues, driver, .. } = &*self.client;
         let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let mut contest = Contest::default();
-        let mut head = None;
+        let wish = Wish {
+            terms: plan.terms,
+            fencing: self.fencing,
+        };
         // Who comes while others wait stands behind them, unless it won't wait at all.
         let mut busy = queues.is_waited_for(&plan.key).then_some(None);
+        let mut place = None;
         loop {
             if let Some(remaining) = busy.take().filter(|_| !is_over()) {
-                if head.is_none() {
-                    head = queues.stand(&plan.key, deadline).await;
-                    if head.is_none() {
-                        return Ok(None);
-                    }
+                let place = place.get_or_insert_with(|| queues.join(&plan.key, wish));
+                match place.turn(deadline).await {
+                    None => return Ok(None),
+                    Some(Turn::Guard(guard)) => return Ok(Some(guard)),
+                    Some(Turn::Head) => {}
                 }
                 contest.refusals += 1;
                 let (key, refusals) = (&plan.key, contest.refusals);
-                until_worth_trying(driver, key, remaining, refusals, deadline).await;
+                tokio::select! {
+                    biased;
+                    guard = place.hand() => return Ok(Some(guard)),
+                    () = until_worth_trying(driver, key, remaining, refusals, deadline) => {}
+                }
             }
             let tried = Instant::now();
             match self.attempt(plan).await? {
@@ -268,7 +276,10 @@ impl Mutex {
                     let hold = Hold::new(self.client.clone(), cell, stragglers);
                     return Ok(Some(Guard::new(hold)));
                 }
-                Attempt::Busy(_) if is_over() => return Ok(None),
+                // Perhaps by one in this process who has handed it to us meanwhile.
+                Attempt::Busy(_) if is_over() => {
+                    return Ok(place.as_ref().and_then(Place::handed));
+                }
                 Attempt::Busy(remaining) => {
                     contest.outage = None;
                     busy = Some(remaining);

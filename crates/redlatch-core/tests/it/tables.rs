@@ -244,6 +244,13 @@ fn lease_event(lease: &mut Lease, now: Instant, event: &str, rest: &[&str]) -> S
                 if done { "yes" } else { "no" }
             )
         }
+        "handed" => match lease.handed_on(lease.terms(), now) {
+            Some(handed) => {
+                *lease = handed;
+                "yes".into()
+            }
+            None => "no".into(),
+        },
         "released" => {
             lease.release();
             String::new()

@@ -8,5 +8,5 @@
 mod queue;
 mod watch;
 
-pub(crate) use queue::Queues;
+pub(crate) use queue::{Place, Queues, Turn, Wish};
 pub(crate) use watch::until_worth_trying;

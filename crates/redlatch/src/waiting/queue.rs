@@ -1,19 +1,46 @@
 //! Who waits in this process, in the order in which they came.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use redlatch_core::Key;
-use tokio::sync::OwnedMutexGuard;
+use redlatch_core::{Key, Terms};
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// The queues of a client, one for each lock that somebody waits for. Only the
-/// head of a queue speaks to the nodes.
+use crate::guard::Guard;
+
+/// The queues of a client, one for each lock that somebody waits for.
+///
+/// Only the head of a queue speaks to the nodes. A holder in the same process
+/// that is done may hand its lease to the head, without a word to any node.
 #[derive(Default)]
 pub(crate) struct Queues {
-    // tokio's mutex lets those who wait through in order, and one who leaves
-    // passes on what it was given: just what a queue is to do.
-    queues: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<()>>>>,
+    queues: Mutex<HashMap<Key, VecDeque<Arc<Seat>>>>,
+}
+
+/// What somebody who waits wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) terms: Terms,
+    pub(crate) fencing: bool,
+}
+
+/// One who waits.
+struct Seat {
+    wish: Wish,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    is_head: bool,
+    /// Until when there is no use in asking the nodes: one before us in this
+    /// process has just got the lock, and may hand it on.
+    rest: Option<Instant>,
+    /// A lease that was handed over, until its new holder takes it.
+    guard: Option<Guard>,
 }
 
 impl Queues {
@@ -22,85 +49,212 @@ impl Queues {
         self.lock().contains_key(key)
     }
 
-    /// Stands in the queue for this lock until it is our turn. Nothing when it
-    /// is not before the deadline.
-    ///
-    /// Dropped, it leaves the queue.
-    pub(crate) async fn stand(&self, key: &Key, deadline: Option<Instant>) -> Option<Head<'_>> {
-        let queue = self.lock().entry(key.clone()).or_default().clone();
-        // Before the place is taken, so that it is also left when this is dropped.
-        let mut head = Head {
+    /// Takes the last place in the queue for this lock. It is left when the
+    /// place is dropped.
+    pub(crate) fn join(&self, key: &Key, wish: Wish) -> Place<'_> {
+        let mut queues = self.lock();
+        let queue = queues.entry(key.clone()).or_default();
+        let seat = Arc::new(Seat {
+            wish,
+            state: Mutex::new(State {
+                is_head: queue.is_empty(),
+                ..State::default()
+            }),
+            changed: Notify::new(),
+        });
+        queue.push_back(seat.clone());
+        Place {
             queues: self,
             key: key.clone(),
-            place: None,
-        };
-        let turn = queue.lock_owned();
-        head.place = match deadline {
-            None => Some(turn.await),
-            Some(deadline) => timeout_at(deadline, turn).await.ok(),
-        };
-        head.place.is_some().then_some(head)
+            seat,
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<tokio::sync::Mutex<()>>>> {
+    /// Takes the head out of the queue for this lock, to be handed a lease, if
+    /// there is one whom `fits` accepts. The next one may `rest` a while before
+    /// it asks the nodes: the lock is in good hands.
+    pub(crate) fn take_head(
+        &self,
+        key: &Key,
+        rest: Duration,
+        fits: impl FnOnce(&Wish) -> bool,
+    ) -> Option<Taken> {
+        let mut queues = self.lock();
+        let queue = queues.get_mut(key)?;
+        queue.front().filter(|seat| fits(&seat.wish))?;
+        let seat = queue.pop_front()?;
+        promote(&mut queues, key, Some(Instant::now() + rest));
+        Some(Taken(seat))
+    }
+
+    /// A holder in this process gives the lock back to the nodes: the head need
+    /// not rest any longer.
+    pub(crate) fn poke(&self, key: &Key) {
+        if let Some(head) = self.lock().get(key).and_then(VecDeque::front)
+            && head.lock().rest.take().is_some()
+        {
+            head.changed.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, VecDeque<Arc<Seat>>>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The first in the queue for a lock, until it is dropped.
-pub(crate) struct Head<'a> {
-    queues: &'a Queues,
-    key: Key,
-    place: Option<OwnedMutexGuard<()>>,
+/// One who was taken out of the queue to be handed a lease.
+pub(crate) struct Taken(Arc<Seat>);
+
+impl Taken {
+    /// Hands it over. One who has left meanwhile drops it, and so it goes to
+    /// the next one.
+    pub(crate) fn hand(self, guard: Guard) {
+        self.0.lock().guard = Some(guard);
+        self.0.changed.notify_one();
+    }
 }
 
-impl Drop for Head<'_> {
-    fn drop(&mut self) {
-        let mut queues = self.queues.lock();
-        // The next one's turn.
-        self.place = None;
-        // A queue that nobody stands in leaves nothing behind.
-        if queues
-            .get(&self.key)
-            .is_some_and(|queue| Arc::strong_count(queue) == 1)
-        {
-            queues.remove(&self.key);
+/// Makes the first in the queue its head; a queue that nobody stands in leaves
+/// nothing behind.
+fn promote(queues: &mut HashMap<Key, VecDeque<Arc<Seat>>>, key: &Key, rest: Option<Instant>) {
+    let Some(queue) = queues.get(key) else { return };
+    let Some(first) = queue.front() else {
+        queues.remove(key);
+        return;
+    };
+    let mut state = first.lock();
+    if !state.is_head {
+        (state.is_head, state.rest) = (true, rest);
+        first.changed.notify_one();
+    }
+}
+
+impl Seat {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place in the queue for a lock, until it is dropped.
+pub(crate) struct Place<'a> {
+    queues: &'a Queues,
+    key: Key,
+    seat: Arc<Seat>,
+}
+
+/// What one who waits comes to.
+pub(crate) enum Turn {
+    /// It is the head of the queue: it may speak to the nodes.
+    Head,
+    /// It was handed the lock.
+    Guard(Guard),
+}
+
+impl Place<'_> {
+    /// Waits for our turn. Nothing when it does not come before the deadline.
+    pub(crate) async fn turn(&self, deadline: Option<Instant>) -> Option<Turn> {
+        loop {
+            let rest = {
+                let mut state = self.seat.lock();
+                if let Some(guard) = state.guard.take() {
+                    return Some(Turn::Guard(guard));
+                }
+                state.rest = state.rest.filter(|rest| Instant::now() < *rest);
+                if state.is_head && state.rest.is_none() {
+                    return Some(Turn::Head);
+                }
+                state.rest
+            };
+            let wake = [rest, deadline].into_iter().flatten().min();
+            let changed = self.seat.changed.notified();
+            match wake {
+                None => changed.await,
+                Some(wake) => {
+                    let slept = timeout_at(wake, changed).await.is_err();
+                    if slept && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                        return self.handed().map(Turn::Guard);
+                    }
+                }
+            }
         }
+    }
+
+    /// The guard that was handed over, if one was.
+    pub(crate) fn handed(&self) -> Option<Guard> {
+        self.seat.lock().guard.take()
+    }
+
+    /// Waits until a guard is handed over.
+    pub(crate) async fn hand(&self) -> Guard {
+        loop {
+            if let Some(guard) = self.handed() {
+                return guard;
+            }
+            self.seat.changed.notified().await;
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        {
+            let mut queues = self.queues.lock();
+            if let Some(queue) = queues.get_mut(&self.key) {
+                queue.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
+            }
+            promote(&mut queues, &self.key, None);
+        }
+        // Handed over and not taken: dropped, it goes to the next one.
+        drop(self.handed());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use futures_util::FutureExt;
+    use redlatch_core::Ttl;
 
     use super::*;
 
+    fn wish() -> Wish {
+        Wish {
+            terms: Terms {
+                ttl: Ttl::new(Duration::from_secs(10)).unwrap(),
+                renewal: true,
+                max_hold: None,
+            },
+            fencing: true,
+        }
+    }
+
     #[tokio::test]
     async fn turns_come_in_order_and_nothing_is_left_behind() {
-        let queues = Arc::new(Queues::default());
+        let queues = Queues::default();
         let key = Key::new("k");
-        let first = queues.stand(&key, None).await.unwrap();
+        let first = queues.join(&key, wish());
+        let second = queues.join(&key, wish());
+        let third = queues.join(&key, wish());
         assert!(queues.is_waited_for(&key));
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let mut tasks = Vec::new();
-        for number in 0..10 {
-            let (queues, key, order) = (queues.clone(), key.clone(), order.clone());
-            tasks.push(tokio::spawn(async move {
-                let _head = queues.stand(&key, None).await.unwrap();
-                order.lock().unwrap().push(number);
-                tokio::task::yield_now().await;
-            }));
-            tokio::task::yield_now().await;
-        }
-        tasks[3].abort();
-        let soon = Instant::now() + Duration::from_millis(5);
-        assert!(queues.stand(&key, Some(soon)).await.is_none());
+        assert!(matches!(first.turn(None).await, Some(Turn::Head)));
+        let soon = Some(Instant::now() + Duration::from_millis(5));
+        assert!(second.turn(soon).await.is_none());
+
+        drop(second);
         drop(first);
-        for task in tasks {
-            let _ = task.await;
-        }
-        assert_eq!(*order.lock().unwrap(), [0, 1, 2, 4, 5, 6, 7, 8, 9]);
+        assert!(matches!(third.turn(None).await, Some(Turn::Head)));
+        drop(third);
         assert!(!queues.is_waited_for(&key));
-        assert!(queues.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_place_that_is_left_wakes_the_next() {
+        let queues = Queues::default();
+        let key = Key::new("k");
+        let (first, second) = (queues.join(&key, wish()), queues.join(&key, wish()));
+        let waits = second.turn(None);
+        tokio::pin!(waits);
+        assert!(waits.as_mut().now_or_never().is_none());
+        drop(first);
+        assert!(matches!(waits.await, Some(Turn::Head)));
     }
 }

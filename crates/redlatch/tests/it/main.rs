@@ -11,6 +11,7 @@ mod cancel;
 mod connections;
 mod faults;
 mod fences;
+mod handover;
 mod input;
 mod keeping;
 mod lease;
