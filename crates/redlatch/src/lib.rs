@@ -82,3 +82,8 @@ pub use run::RunError;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// So do those of the guide for operators.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/operations.md")]
+struct Operations;

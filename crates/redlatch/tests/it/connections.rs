@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use redlatch::node::NodeErrorKind;
 use redlatch::{ConfigError, Error, KeyScheme, Redlatch};
 use redlatch_testkit::{RedisServer, TlsServer};
 
@@ -35,32 +34,6 @@ async fn in_another_database() {
     );
     assert!(server.locks().is_empty(), "database 0 is not touched");
     guard.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn as_a_user_with_few_rights() {
-    let server = RedisServer::start();
-    let user = "ACL SETUSER locker on >secret ~redlatch:* -@all \
-                +hello +ping +set +get +del +pttl +pexpire +hget +hset +time +eval +evalsha";
-    let reply = server.command(&user.split_whitespace().collect::<Vec<_>>());
-    assert!(!reply.is_error(), "{reply}");
-    let url = format!("redis://locker:secret@127.0.0.1:{}", server.port());
-    let latch = Redlatch::connect(&url).await.unwrap();
-    lock_and_release(&latch).await;
-    assert!(latch.inspect("job").await.unwrap().is_none());
-
-    // What the user may not touch is told as it is.
-    let builder = Redlatch::builder().nodes([url]).prefix("other:");
-    let error = build(builder)
-        .await
-        .mutex("job")
-        .try_lock()
-        .await
-        .unwrap_err();
-    let Error::NoQuorum(no_quorum) = &error else {
-        panic!("{error}")
-    };
-    assert_eq!(no_quorum.failures[0].1.kind(), NodeErrorKind::Denied);
 }
 
 #[tokio::test]

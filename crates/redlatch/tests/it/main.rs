@@ -5,6 +5,7 @@
     reason = "a test that can't go on says so by panicking"
 )]
 
+mod acl;
 mod basics;
 mod blocking;
 mod cancel;
