@@ -467,6 +467,11 @@ fn trouble(error: RedisError) -> Trouble {
     }
 }
 
+/// What Redis 7.0 says when a script calls a command that its user may not.
+fn is_denied_in_script(detail: &str) -> bool {
+    detail.contains("user executing the script can't")
+}
+
 /// The same in our words. Servers and the client library put no password into
 /// their errors; keys and values of ours are not secret.
 pub(super) fn node_error(error: RedisError) -> NodeError {
@@ -476,6 +481,11 @@ pub(super) fn node_error(error: RedisError) -> NodeError {
             "check the user name and the password in its URL",
         ),
         (_, Some("NOPERM")) => (NodeErrorKind::Denied, "grant it to this user"),
+        // A script's error has no code of its own for this.
+        _ if error.detail().is_some_and(is_denied_in_script) => (
+            NodeErrorKind::Denied,
+            "grant this user what docs/operations.md lists",
+        ),
         (_, Some("READONLY")) => (
             NodeErrorKind::Server,
             "this is a replica; a node must be a master",
