@@ -162,8 +162,10 @@ impl Builder {
         self
     }
 
-    /// The name of the deployment, for servers that are nodes of several. All
-    /// clients must say the same. Default: `default`.
+    /// The name of the deployment. With the restart guard on, nodes refuse a
+    /// client that says another, so that it can't lock beside the others by
+    /// mistake. A server can be a node of several deployments under different
+    /// prefixes. Default: `default`.
     pub fn deployment(mut self, name: impl Into<String>) -> Self {
         self.deployment = name.into();
         self
@@ -205,8 +207,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] when a setting is wrong, a node refuses the password
-    /// or is no Redis server, or the same server was given twice.
+    /// [`Error::Config`] when a setting is wrong, a node refuses the password,
+    /// is no Redis server, is a replica, may evict keys or belongs to another
+    /// deployment, or the same server was given twice.
     /// [`Error::NoQuorum`] when too few nodes can be reached.
     ///
     /// # Cancel safety

@@ -25,7 +25,7 @@ pub enum Error {
     NoQuorum(Box<NoQuorum>),
     /// The lease is lost: somebody else may hold the lock.
     Lost(Box<Lost>),
-    /// A setting or a name is wrong. Nothing was asked of any node.
+    /// A setting or a name is wrong, or a node is not fit to be one. Nothing is held.
     Config(Box<ConfigError>),
     /// The client was closed.
     Closed,
