@@ -2,8 +2,9 @@
 //!
 //! A lock is held by a lease, on one Redis server or on a quorum of several
 //! independent ones. The lease is renewed while its guard lives, released when
-//! it is dropped, and the holder hears of a loss *before* somebody else can
-//! have the lock.
+//! it is dropped, and the holder hears of a loss *before* its validity ends.
+//! Every holder has a [fence](Lease::fence), by which a resource can refuse one
+//! that was paused and comes too late.
 //!
 //! ```
 //! # async fn example() -> redlatch::Result<()> {
@@ -25,7 +26,12 @@
 //!
 //! Who knows `tokio::sync` knows most of this: [`Mutex::lock`], [`Mutex::try_lock`],
 //! guards that unlock when dropped. What a lock over machines has beside that is
-//! a deadline, and so [`Lease::remaining`], [`Lease::ensure_held`] and [`Lease::lost`].
+//! a deadline, and so [`Lease::remaining`], [`Lease::ensure_held`], [`Lease::lost`]
+//! and [`Lease::fence`].
+//!
+//! With several nodes a [restart guard](Builder::restart_guard) keeps out those
+//! that may have forgotten leases. New servers wait as well, until they are
+//! armed by [`Admin::assume_fresh`].
 //!
 //! # Features
 //!
@@ -35,7 +41,8 @@
 //! # Layout
 //!
 //! Kinds of lock (`mutex`) are thin over one engine: `attempt` asks the nodes
-//! by way of `driver`, `keeper` renews, `reaper` releases; `node` talks to the
+//! by way of `driver` with ballots from `proposals`, `keeper` and `renewal`
+//! renew, `reaper` releases, `admin` looks after the nodes; `node` talks to the
 //! servers. The rules themselves are in the crate [`redlatch_core`].
 
 mod admin;
