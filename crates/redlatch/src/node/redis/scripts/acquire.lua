@@ -41,8 +41,11 @@ if ballot > seen and not forced and
     return 'GRANTED'
 end
 
--- pcall: a key of another type is a stranger's, not an error.
+-- pcall: a key of another type is a stranger's. Any other error is one.
 local value = redis.pcall('GET', KEYS[1])
+if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
+    return value
+end
 if value == ARGV[1] then
     -- A resend, or proposed again with a higher ballot. The lease is not
     -- lengthened: its holder counts from the first request.

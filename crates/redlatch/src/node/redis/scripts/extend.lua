@@ -10,8 +10,11 @@
 -- It never creates a key, and never shortens a lease: a request that was held
 -- up on its way must not cut a longer lease that was granted since.
 
--- pcall: a key of another type is a stranger's, not an error.
+-- pcall: a key of another type is a stranger's. Any other error is one.
 local value = redis.pcall('GET', KEYS[1])
+if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
+    return value
+end
 if value == ARGV[1] then
     local left = redis.call('PTTL', KEYS[1])
     if left >= 0 and left < tonumber(ARGV[2]) then

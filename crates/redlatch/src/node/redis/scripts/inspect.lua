@@ -8,8 +8,11 @@
 -- not a string), the milliseconds that remain (-1: it never expires), and the
 -- slot's ballot.
 
--- pcall: a key of another type is a stranger's, not an error.
+-- pcall: a key of another type is a stranger's. Any other error is one.
 local value = redis.pcall('GET', KEYS[1])
+if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
+    return value
+end
 if not value then
     return 'MISSING'
 end

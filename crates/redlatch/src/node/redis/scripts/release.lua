@@ -24,8 +24,11 @@ if KEYS[2] then
     end
 end
 
--- pcall: a key of another type is a stranger's, not an error.
+-- pcall: a key of another type is a stranger's. Any other error is one.
 local value = redis.pcall('GET', KEYS[1])
+if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
+    return value
+end
 if value == ARGV[1] then
     redis.call('DEL', KEYS[1])
     return 'RELEASED'
