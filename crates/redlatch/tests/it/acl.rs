@@ -7,7 +7,7 @@ use redlatch::node::NodeErrorKind;
 use redlatch::{Builder, Guard, Redlatch};
 use redlatch_testkit::RedisServer;
 
-use crate::support::{KEY, no_quorum};
+use crate::support::{KEY, LONG, eventually, no_quorum};
 
 /// The rules are read from the document itself, so it can't go stale.
 const DOCUMENT: &str = include_str!("../../../../docs/operations.md");
@@ -82,6 +82,26 @@ async fn a_right_that_a_script_lacks_is_told_as_denied() {
     }
 }
 
+#[tokio::test]
+async fn a_waiter_that_may_not_be_told_asks_again() {
+    for missing in ["+client|tracking", "+client|caching"] {
+        let server = RedisServer::start();
+        let mut rule = rule("unguarded");
+        rule.retain(|word| *word != missing);
+        let builder = || as_user(&server, &rule).ttl(LONG);
+        let latch = builder().build().await.unwrap();
+        let guard = latch.mutex("job").lock().await.unwrap();
+        let other = builder().build().await.unwrap();
+        let waiter = tokio::spawn(async move { other.mutex("job").lock().await.unwrap() });
+        eventually("the look", || server.calls("get") >= 2).await;
+        guard.release().await.unwrap();
+        // Where nodes tell, nobody looks again before five seconds are over.
+        let soon = tokio::time::timeout(Duration::from_secs(4), waiter).await;
+        let guard = soon.expect("it waits in vain").unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
 /// The words of the rule in the document's code block with this name.
 fn rule(name: &str) -> Vec<&'static str> {
     let start = format!("<!-- acl: {name} -->\n```text\n");
@@ -134,6 +154,8 @@ async fn live(rule: &[&str], usage: Use) -> Result<(), String> {
     check(guard.fence() > 0 || !fencing, "it has no fence")?;
     let timeout = contender.lock_timeout(TTL / 50).await.unwrap_err();
     check(timeout.is_timeout(), timeout)?;
+    let told = server.calls("client|caching") > 0;
+    check(told, "waiters have to ask again and again")?;
     renewed(&server, &guard).await?;
     guard.renew(2 * TTL).await.map_err(at("renew"))?;
     guard.release().await.map_err(at("release"))?;

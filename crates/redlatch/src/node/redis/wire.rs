@@ -146,7 +146,12 @@ pub(super) async fn look<C: ConnectionLike>(
         .query_async(connection)
         .await
         .map_err(trouble)?;
-    match values.into_iter().next_back() {
+    let mut values = values.into_iter();
+    // Who counted on being told would wait in vain.
+    if tell && let Some(Err(error)) = values.next() {
+        return Err(trouble(error));
+    }
+    match values.next_back() {
         Some(Ok(value)) => Ok(value != Value::Nil),
         // A key of another type is there too.
         Some(Err(error)) if error.code() == Some("WRONGTYPE") => Ok(true),
