@@ -15,7 +15,8 @@
 //! fleet[2].kill();
 //! ```
 //!
-//! Linux only: it reads `/proc` and relies on how Linux shares out ports.
+//! Linux only: it reads `/proc` and relies on how Linux shares out ports. Elsewhere the crate is
+//! empty, so that what needs no server can still be built and run there.
 //!
 //! # Layout
 //!
@@ -35,6 +36,8 @@
 //! | `proxy/link.rs` | one connection through it, made of two lanes |
 //! | `proxy/lane.rs` | one direction of a link: delay, hold, swallow |
 //! | `proxy/trap.rs` | the request whose reply is to be lost |
+
+#![cfg(target_os = "linux")]
 
 mod control;
 mod fleet;

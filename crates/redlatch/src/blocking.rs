@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
 
-use crate::error::{ConfigError, Result};
-use crate::{Builder, Exported, Inspection, Lease};
+use crate::error::{ConfigError, Error, Result};
+use crate::{Builder, Exported, Inspection, Lease, RunError};
 
 /// A client of one deployment. See [`crate::Redlatch`].
 #[derive(Clone, Debug)]
@@ -37,6 +37,16 @@ impl Redlatch {
     /// Connects to one Redis server, with all settings at their defaults.
     pub fn connect(url: &str) -> Result<Self> {
         Self::build(crate::Redlatch::builder().nodes([url]))
+    }
+
+    /// A client on a new memory node. See [`crate::Redlatch::in_memory`].
+    pub fn in_memory() -> Result<Self> {
+        Self::build(crate::Redlatch::builder().node(crate::MemoryNode::new()))
+    }
+
+    /// Starts to collect settings, for [`build`](Redlatch::build).
+    pub fn builder() -> Builder {
+        crate::Redlatch::builder()
     }
 
     /// Connects with the settings of a [`Builder`].
@@ -154,6 +164,21 @@ impl Mutex {
             inner,
             engine: self.engine.clone(),
         }))
+    }
+
+    /// Locks, runs `body`, and unlocks. A loss can't stop the body: it must call
+    /// [`ensure_held`](Lease::ensure_held) before each step that must not be
+    /// done by two. See [`crate::Mutex::run`].
+    pub fn run<T, E>(&self, body: impl FnOnce(&Lease) -> Result<T, E>) -> Result<T, RunError<E>> {
+        let guard = self.lock().map_err(RunError::Lock)?;
+        match (body(&guard), guard.release()) {
+            (Err(error), _) => Err(RunError::Body(error)),
+            (Ok(_), Err(Error::Lost(lost))) => Err(RunError::Lost {
+                lost: *lost,
+                completed: true,
+            }),
+            (Ok(value), _) => Ok(value),
+        }
     }
 
     /// Takes charge of a lease of another process. See [`crate::Mutex::adopt`].

@@ -120,6 +120,9 @@ pub(crate) struct State {
     pub(crate) lease: redlatch_core::Lease,
     /// The highest ballot that was ever sent for it.
     highest: Option<Ballot>,
+    /// The longest that was ever asked for: a node may have it for that long,
+    /// also when its answer was never heard.
+    longest: Ttl,
     /// Where the keeper has put it, while it does.
     pub(crate) slot: Option<(tokio::time::Instant, u64)>,
     /// Whether a renewal is under way.
@@ -146,6 +149,7 @@ impl Cell {
             fence,
             clock,
             state: Mutex::new(State {
+                longest: lease.length(),
                 lease,
                 highest: fence.map(Fence::ballot),
                 slot: None,
@@ -204,6 +208,8 @@ impl Cell {
 
     /// The request that makes the lease run for another `ttl`.
     pub(crate) fn extend(&self, ttl: Ttl) -> Request {
+        let mut state = self.lock();
+        state.longest = state.longest.max(ttl);
         Request::Extend {
             key: self.key.clone(),
             token: self.token.clone(),
@@ -244,13 +250,15 @@ impl Cell {
         let lease = state.lease.handed_on(terms, self.clock.now())?;
         let (name, key, token) = (self.name.clone(), self.key.clone(), self.token.clone());
         let cell = Self::new(name, key, token, fence, self.clock.clone(), lease);
-        cell.lock().highest = state.highest;
+        let mut handed = cell.lock();
+        (handed.highest, handed.longest) = (state.highest, state.longest);
+        drop(handed);
         Some(cell)
     }
 
     /// What is to be given back when its holder is done.
     pub(crate) fn orphan(&self) -> Orphan {
         let state = self.lock();
-        Orphan::new(&self.key, &self.token, state.lease.length(), state.highest)
+        Orphan::new(&self.key, &self.token, state.longest, state.highest)
     }
 }

@@ -107,6 +107,18 @@ impl Mutex {
         &self.name
     }
 
+    /// The key under which nodes store the lock, for people who look there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when no lock can have this name.
+    pub fn key(&self) -> Result<&str> {
+        match &self.key {
+            Ok(key) => Ok(key.as_str()),
+            Err(error) => Err(error.clone().into()),
+        }
+    }
+
     /// Waits until the lock is free, and takes it.
     ///
     /// # Errors

@@ -82,6 +82,21 @@ pub enum RunError<E> {
     Body(E),
 }
 
+impl<E> RunError<E> {
+    /// Whether the lock was lost.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost { .. })
+    }
+
+    /// The body's own error, if it was that.
+    pub fn into_body(self) -> Option<E> {
+        match self {
+            Self::Body(error) => Some(error),
+            Self::Lock(_) | Self::Lost { .. } => None,
+        }
+    }
+}
+
 impl<E: fmt::Display> fmt::Display for RunError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

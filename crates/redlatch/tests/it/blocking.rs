@@ -62,6 +62,24 @@ fn a_lease_is_renewed_exported_and_adopted() {
     assert!(matches!(latch.mutex("job").lock(), Err(Error::Closed)));
 }
 
+#[test]
+fn run_holds_the_lock_and_does_not_mask_the_bodys_error() {
+    let latch = Redlatch::in_memory().unwrap();
+    let job = latch.mutex("job");
+    let held = job.run(|lease| {
+        assert!(latch.mutex("job").try_lock().unwrap().is_none());
+        lease.ensure_held()
+    });
+    held.unwrap();
+    let failed = job.run(|_| {
+        latch.force_release("job").unwrap();
+        Err::<(), _>("mine")
+    });
+    assert_eq!(failed.unwrap_err().into_body(), Some("mine"));
+    let lost = job.run(|_| latch.force_release("job"));
+    assert!(lost.unwrap_err().is_lost());
+}
+
 #[tokio::test]
 async fn in_async_code_it_refuses_instead_of_stopping_the_runtime() {
     let server = RedisServer::start();

@@ -71,11 +71,11 @@ async fn an_owners_waiting_task_does_not_hold_up_one_that_will_not_wait() {
     let _held = latch.mutex("stock").lock().await.unwrap();
     let worker = latch.owner("a");
     let mutex = worker.mutex("stock");
+    let before = server.calls("set");
     let waiting = tokio::spawn({
         let mutex = mutex.clone();
         async move { mutex.lock().await }
     });
-    let before = server.calls("set");
     eventually("it contends", || server.calls("set") > before).await;
     assert!(mutex.try_lock().await.unwrap().is_none());
     let soon = Duration::from_millis(10);
