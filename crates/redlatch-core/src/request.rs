@@ -89,10 +89,14 @@ pub enum Request {
         /// plain lock. Whatever of it is still on its way comes too late then.
         ballot: Option<Ballot>,
     },
-    /// Take the lock away from whoever holds it.
+    /// Take the lock away from whoever holds it, when the ballot is one that
+    /// could acquire it.
     Force {
         /// The lock.
         key: Key,
+        /// Above that of the lease, on one node of every quorum at least: when
+        /// a quorum accepts the same ballot, nothing of the lease is let in again.
+        ballot: Ballot,
     },
     /// Say who holds the lock.
     Inspect {
@@ -111,7 +115,7 @@ impl Request {
             | Self::Extend { key, .. }
             | Self::Rejoin { key, .. }
             | Self::Release { key, .. }
-            | Self::Force { key }
+            | Self::Force { key, .. }
             | Self::Inspect { key } => Some(key),
             Self::Guard(_) => None,
         }

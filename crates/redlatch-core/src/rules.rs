@@ -19,8 +19,7 @@ pub struct NodeState {
     keys: BTreeMap<Key, Stored>,
     /// The highest ballot granted in each slot.
     ballots: BTreeMap<u16, Ballot>,
-    /// For slots in which a lock was taken away by force: the ballot just above
-    /// all that had been granted there.
+    /// For slots in which a lock was taken away by force: by which ballot.
     forced: BTreeMap<u16, Ballot>,
     guard: Option<Guard>,
 }
@@ -130,7 +129,7 @@ impl NodeState {
                 checked.unwrap_or_else(|| self.extend(key, token, *ttl, now))
             }
             Request::Release { key, token, ballot } => self.release(key, token, *ballot, scene),
-            Request::Force { key } => self.force(key),
+            Request::Force { key, ballot } => self.force(key, *ballot, scene),
             Request::Inspect { key } => self.inspect(key, now),
             Request::Guard(order) => self.look_after_guard(*order, scene),
         }
@@ -173,18 +172,10 @@ impl NodeState {
         if let Some(max_ttl) = max_ttl.filter(|max_ttl| ttl > *max_ttl) {
             return Reply::TtlTooLong(max_ttl.duration());
         }
-        let floor = guard.map_or(Ballot::default(), |guard| guard.floor);
-        let seen = self.ballots.get(&slot(key)).copied().unwrap_or_default();
-        let seen = seen.max(floor);
-        let limit = Ballot::at(scene.now + tolerance(max_ttl), 0);
-        // This node's clock is wrong, and only its own: no proposal can help.
-        if seen > limit {
-            let by = seen.millis().saturating_sub(limit.millis());
-            return Reply::ClockBehind(Duration::from_millis(by));
-        }
-        if ballot > limit {
-            return Reply::Future(scene.now);
-        }
+        let seen = match self.weigh(key, ballot, scene) {
+            Ok(seen) => seen,
+            Err(refusal) => return refusal,
+        };
         match self.keys.get(key) {
             // A resend, or the same lease proposed again with a higher ballot.
             // The lease is not lengthened: its holder counts from the first request.
@@ -259,19 +250,43 @@ impl NodeState {
         }
     }
 
-    fn force(&mut self, key: &Key) -> Reply {
-        let floor = self
-            .guard
-            .as_ref()
-            .map_or(Ballot::default(), |guard| guard.floor);
-        let seen = self.ballots.get(&slot(key)).copied().unwrap_or_default();
-        let above = seen.max(floor).next();
-        self.raise(key, above);
-        self.forced.insert(slot(key), above);
+    /// Judges the ballot as if it were to acquire the lock, and only then takes
+    /// it away: one that comes late does no harm to who has won it since.
+    fn force(&mut self, key: &Key, ballot: Ballot, scene: &Scene<'_>) -> Reply {
+        if let Some(refusal) = self.check(scene) {
+            return refusal;
+        }
+        let now = scene.now;
+        match self.weigh(key, ballot, scene) {
+            Err(refusal) => return refusal,
+            Ok(seen) if ballot <= seen => return Reply::Low { seen, now },
+            Ok(_) => {}
+        }
+        self.raise(key, ballot);
+        self.forced.insert(slot(key), ballot);
         match self.keys.remove(key) {
             Some(_) => Reply::Released,
             None => Reply::Missing,
         }
+    }
+
+    /// Holds a ballot against the node's clock. Says what it must exceed.
+    fn weigh(&self, key: &Key, ballot: Ballot, scene: &Scene<'_>) -> Result<Ballot, Reply> {
+        let guard = self.guard.as_ref().filter(|_| scene.policy.is_some());
+        let floor = guard.map_or(Ballot::default(), |guard| guard.floor);
+        let seen = self.ballots.get(&slot(key)).copied().unwrap_or_default();
+        let seen = seen.max(floor);
+        let tolerance = tolerance(guard.map(|guard| guard.max_ttl));
+        let limit = Ballot::at(scene.now + tolerance, 0);
+        // This node's clock is wrong, and only its own: no proposal can help.
+        if seen > limit {
+            let by = seen.millis().saturating_sub(limit.millis());
+            return Err(Reply::ClockBehind(Duration::from_millis(by)));
+        }
+        if ballot > limit {
+            return Err(Reply::Future(scene.now));
+        }
+        Ok(seen)
     }
 
     fn look_after_guard(&mut self, order: GuardOrder, scene: &Scene<'_>) -> Reply {
@@ -392,6 +407,22 @@ impl NodeState {
     /// The highest ballot granted in this slot.
     pub fn ballot(&self, slot: u16) -> Option<Ballot> {
         self.ballots.get(&slot).copied()
+    }
+
+    /// Puts a slot's ballot there. No request does that: it is for models that
+    /// break a rule on purpose.
+    pub fn set_ballot(&mut self, slot: u16, ballot: Ballot) {
+        self.ballots.insert(slot, ballot);
+    }
+
+    /// The ballot by which a lock was last taken away by force in this slot.
+    pub fn forced(&self, slot: u16) -> Option<Ballot> {
+        self.forced.get(&slot).copied()
+    }
+
+    /// Puts a slot's mark of force there, as [`set_ballot`](Self::set_ballot) does with its ballot.
+    pub fn set_forced(&mut self, slot: u16, forced: Ballot) {
+        self.forced.insert(slot, forced);
     }
 
     /// How many keys are stored.

@@ -5,11 +5,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
 
-use redlatch_core::Request;
-
 use crate::config::{Builder, Settings};
 use crate::driver::Driver;
 use crate::error::{ConfigError, Error, Result};
+use crate::force;
 use crate::inspect::{self, Inspection};
 use crate::keeper::Keeper;
 use crate::mutex::Mutex;
@@ -129,14 +128,10 @@ impl Redlatch {
         let name = name.as_ref();
         let key = self.client.settings.keys.key(name)?;
         tracing::warn!(lock = name, "released by force");
-        let request = Request::Force { key };
-        let (answered, found, failures) = self.client.driver.ask_all(&request).await;
-        match self.client.driver.is_quorum(answered) {
-            true => Ok(!found.is_empty()),
-            false => Err(Error::NoQuorum(
-                self.client.driver.no_quorum(&name.into(), failures),
-            )),
-        }
+        let Client {
+            driver, proposals, ..
+        } = &*self.client;
+        force::force(driver, proposals, &name.into(), key).await
     }
 
     /// Refuses new locks from here on, and waits until all that was given back

@@ -54,6 +54,7 @@ mod clock;
 mod config;
 mod driver;
 mod error;
+mod force;
 mod guard;
 mod inspect;
 mod keeper;

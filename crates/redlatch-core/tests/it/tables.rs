@@ -140,7 +140,10 @@ fn request_of(words: &[&str]) -> Request {
             token: token(words),
             ballot: ballot(3),
         },
-        "force" => Request::Force { key },
+        "force" => Request::Force {
+            key,
+            ballot: ballot_of(words[2]),
+        },
         "inspect" => Request::Inspect { key },
         other => panic!("no request: {other}"),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redlatch::node::NodeErrorKind;
 use redlatch::{Admin, Builder, ConfigError, Error, Redlatch};
-use redlatch_testkit::{Fleet, RedisServer};
+use redlatch_testkit::{Fleet, Proxy, RedisServer};
 
 use crate::support::{KEY, eventually, no_quorum};
 
@@ -206,6 +206,32 @@ async fn a_lock_that_was_taken_away_is_never_resurrected() {
         assert_eq!(locked.count(), 0);
         assert!(guard.release().await.unwrap_err().is_lost());
     }
+}
+
+/// The model found this one: a mark that each node puts above what it has
+/// granted itself lets the lease in where its acquire comes late.
+#[tokio::test]
+async fn an_acquire_that_comes_after_a_force_is_refused() {
+    let (fleet, _) = armed(3).await;
+    let proxies = fleet.proxies();
+    let urls = proxies.iter().map(Proxy::url);
+    let behind = Redlatch::builder()
+        .nodes(urls)
+        .max_ttl(MAX_TTL)
+        .ttl(MAX_TTL);
+    let behind = behind.build().await.unwrap();
+    let direct = builder(&fleet).build().await.unwrap();
+
+    proxies[2].hold();
+    let guard = behind.mutex("job").lock().await.unwrap();
+    assert!(fleet[2].locks().is_empty(), "it is still on its way there");
+    assert!(direct.force_release("job").await.unwrap());
+    let asked = fleet[2].calls("evalsha");
+    proxies[2].heal();
+    eventually("the acquire", || fleet[2].calls("evalsha") > asked).await;
+    assert!(fleet.iter().all(|server| server.locks().is_empty()));
+    guard.lost().await;
+    assert!(fleet.iter().all(|server| server.locks().is_empty()));
 }
 
 #[tokio::test]

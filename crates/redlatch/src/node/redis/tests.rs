@@ -65,7 +65,7 @@ fn requests() -> impl Strategy<Value = Request> {
             .prop_map(|(key, token, ttl, plain)| Request::Extend { key, token, ttl, plain }),
         5 => (key(), token(), plain())
             .prop_map(|(key, token, ballot)| Request::Release { key, token, ballot }),
-        2 => key().prop_map(|key| Request::Force { key }),
+        2 => (key(), ballot()).prop_map(|(key, ballot)| Request::Force { key, ballot }),
         3 => key().prop_map(|key| Request::Inspect { key }),
         1 => Just(Request::Guard(GuardOrder::Read)),
         1 => Just(Request::Guard(GuardOrder::AssumeFresh)),
@@ -282,6 +282,7 @@ impl<'a> Pair<'a> {
             Request::Acquire { ballot, .. } | Request::Release { ballot, .. } => {
                 *ballot = ballot.map(moved);
             }
+            Request::Force { ballot, .. } => *ballot = moved(*ballot),
             Request::Rejoin { born, ballot, .. } => {
                 (*born, *ballot) = (moved(*born), moved(*ballot));
             }

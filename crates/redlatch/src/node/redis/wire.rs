@@ -28,7 +28,7 @@ static ACQUIRE: Rule = rule!("guard.lua", "acquire.lua");
 static EXTEND: Rule = rule!("extend.lua");
 static EXTEND_GUARDED: Rule = rule!("guard.lua", "extend.lua");
 static RELEASE: Rule = rule!("release.lua");
-static FORCE: Rule = rule!("force.lua");
+static FORCE: Rule = rule!("guard.lua", "force.lua");
 static INSPECT: Rule = rule!("inspect.lua");
 static INIT: Rule = rule!("init.lua");
 
@@ -288,10 +288,10 @@ impl Dialect {
                 }
                 call
             }
-            Request::Force { key } => {
-                let mut call = self.call(&FORCE, form, key, Keys::All);
-                call.arg(fence::slot(key));
-                call
+            Request::Force { key, ballot } => {
+                let mut call = self.call(&FORCE, form, key, Keys::Guard);
+                call.arg(fence::slot(key)).arg(ballot.number());
+                self.guarded(call)
             }
             Request::Inspect { key } => {
                 let mut call = self.call(&INSPECT, form, key, Keys::Fence);
@@ -324,7 +324,7 @@ impl Dialect {
             Keys::Lock => 1,
             Keys::Guard if self.policy.is_none() => 2,
             Keys::Fence => 2,
-            Keys::Guard | Keys::All => 3,
+            Keys::Guard => 3,
         };
         let names = [key.as_str(), &*self.fence, &*self.guard];
         call.arg(keys).arg(&names[..keys]);
@@ -348,7 +348,6 @@ enum Keys {
     Fence,
     /// The fence, and the guard when it is on.
     Guard,
-    All,
 }
 
 impl Rule {

@@ -1,0 +1,5 @@
+//! The protocol holds, every way to get it wrong is found, and a lease outlives
+//! rolling restarts.
+
+mod directed;
+mod exhaustive;
