@@ -167,15 +167,14 @@ impl NodeState {
         if let Some(refusal) = self.check(scene) {
             return refusal;
         }
-        let guard = self.guard.as_ref().filter(|_| scene.policy.is_some());
-        let max_ttl = guard.map(|guard| guard.max_ttl);
-        if let Some(max_ttl) = max_ttl.filter(|max_ttl| ttl > *max_ttl) {
-            return Reply::TtlTooLong(max_ttl.duration());
-        }
         let seen = match self.weigh(key, ballot, scene) {
             Ok(seen) => seen,
             Err(refusal) => return refusal,
         };
+        let guard = self.guard.as_ref().filter(|_| scene.policy.is_some());
+        if let Some(max_ttl) = guard.map(|guard| guard.max_ttl).filter(|most| ttl > *most) {
+            return Reply::TtlTooLong(max_ttl.duration());
+        }
         match self.keys.get(key) {
             // A resend, or the same lease proposed again with a higher ballot.
             // The lease is not lengthened: its holder counts from the first request.

@@ -19,8 +19,13 @@ use crate::stragglers::Stragglers;
 pub(crate) enum Attempt {
     /// The lease is ours. Requests to slow nodes may still be under way.
     Won(Arc<Cell>, Option<Stragglers>),
-    /// Somebody else has the lock, for so long unless it is renewed.
-    Busy(Option<Duration>),
+    /// Somebody else has the lock.
+    Busy {
+        /// For so long, unless it is renewed.
+        remaining: Option<Duration>,
+        /// Whether some nodes granted it: several contend, and none may have it.
+        split: bool,
+    },
     /// Too few nodes answered in time.
     Unavailable(Box<NoQuorum>),
     /// The proposed ballot was too far ahead of the nodes' clocks: worth
@@ -99,7 +104,10 @@ impl Bid<'_> {
                         // No node has anything of this token, and none ever will.
                         unkept.forget();
                     }
-                    return Attempt::Busy(votes.remaining());
+                    return Attempt::Busy {
+                        remaining: votes.remaining(),
+                        split: votes.round().granted() > 0,
+                    };
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
 
-use crate::config::{Builder, Settings};
+use crate::config::Builder;
 use crate::driver::Driver;
 use crate::error::{ConfigError, Error, Result};
 use crate::force;
@@ -16,6 +16,7 @@ use crate::node::memory::MemoryNode;
 use crate::owner::{Owner, OwnerState};
 use crate::proposals::Proposals;
 use crate::reaper::Reaper;
+use crate::settings::Settings;
 use crate::waiting::Queues;
 
 /// A client of one deployment: the way to its locks.

@@ -52,6 +52,7 @@ pub mod blocking;
 mod client;
 mod clock;
 mod config;
+mod contend;
 mod driver;
 mod error;
 mod force;
@@ -68,6 +69,7 @@ mod random;
 mod reaper;
 mod renewal;
 mod run;
+mod settings;
 mod stragglers;
 mod waiting;
 

@@ -8,8 +8,9 @@ use redis::aio::ConnectionLike;
 use redlatch_core::Request;
 use tokio::time::timeout;
 
+use super::dialect::Dialect;
 use super::server;
-use super::wire::{self, Before, Dialect, Trouble};
+use super::wire::{self, Before, Trouble};
 use crate::node::{Call, CallAll, Charter, Node, NodeError, Ready};
 
 /// A node behind a connection that is not ours: it may reconnect behind our

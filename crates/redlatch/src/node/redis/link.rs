@@ -18,8 +18,10 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::Address;
+use super::dialect::Dialect;
+use super::reply;
 use super::server::{self, Server};
-use super::wire::{self, Before, Dialect, Trouble};
+use super::wire::{self, Before, Trouble};
 use crate::node::bells::Bells;
 use crate::node::{
     Call, CallAll, Charter, Node, NodeError, NodeErrorKind, Ready, Watched, Watching,
@@ -282,7 +284,7 @@ impl Shared {
                 self.give_up(number);
                 self.bells.ring_all();
             }
-            PushKind::Invalidate => match wire::touched(&push.data) {
+            PushKind::Invalidate => match reply::touched(&push.data) {
                 Some(keys) => keys.iter().for_each(|key| self.bells.ring(key)),
                 None => self.bells.ring_all(),
             },

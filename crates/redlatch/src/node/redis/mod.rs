@@ -7,13 +7,17 @@
 //! | `address` | from a URL to a server's address, without a word of its password |
 //! | `link` | one connection, made anew whenever it breaks or falls mute |
 //! | `server` | what a server says about itself, and what makes it unfit |
-//! | `wire` | requests as commands, values as replies |
+//! | `wire` | sends requests, and reads replies |
+//! | `dialect` | requests as commands |
+//! | `reply` | values as replies |
 //! | `borrowed` | a connection that the user brought |
 //! | `scripts/` | the rules that take more than one command, in Lua |
 
 pub(crate) mod address;
 pub(crate) mod borrowed;
+mod dialect;
 pub(crate) mod link;
+mod reply;
 mod server;
 #[cfg(test)]
 mod tests;

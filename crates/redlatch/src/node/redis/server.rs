@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::aio::ConnectionLike;
 use redis::{RedisError, Value};
 
-use super::wire;
+use super::{dialect, wire};
 use crate::node::{Charter, NodeError, NodeErrorKind, mismatch};
 
 /// A server that was found fit to be a node.
@@ -38,7 +38,7 @@ pub(super) async fn greet<C: ConnectionLike>(
         pipeline.cmd("HGET").arg(guard).arg("deployment");
     }
     let asked = pipeline.len();
-    wire::load_scripts(&mut pipeline);
+    dialect::load_scripts(&mut pipeline);
     let answers: Vec<Result<Value, RedisError>> = pipeline
         .ignore_errors()
         .query_async(connection)

@@ -14,8 +14,9 @@ use redlatch_core::{
 };
 use redlatch_testkit::RedisServer;
 
+use super::dialect::Dialect;
 use super::server;
-use super::wire::{self, Before, Dialect};
+use super::wire::{self, Before};
 use crate::node::Charter;
 
 /// What may happen to a node, in steps.

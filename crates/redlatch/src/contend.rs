@@ -1,0 +1,158 @@
+//! Attempt after attempt, and what is waited for between them.
+
+use std::time::Duration;
+
+use redlatch_core::Backoff;
+use tokio::time::{Instant, sleep_until};
+
+use crate::attempt::{Attempt, Bid};
+use crate::client::Client;
+use crate::error::{Error, NoQuorum, Result};
+use crate::guard::{Guard, Hold};
+use crate::mutex::{Mutex, Plan};
+use crate::random;
+use crate::waiting::{Place, Turn, Wish, until_worth_trying};
+
+/// How long a `lock` waits before it tries again where nodes did not answer, or
+/// were split between contenders.
+const RETRY: Backoff = Backoff {
+    first: Duration::from_millis(5),
+    limit: Duration::from_millis(200),
+};
+
+/// How often a `lock` looks whether a quarantine is over, at most: somebody may
+/// end it early.
+const QUARANTINE_POLL: Duration = Duration::from_secs(1);
+
+impl Mutex {
+    /// Makes attempt after attempt, one at least, until the deadline.
+    pub(crate) async fn contend(
+        &self,
+        plan: &Plan,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Guard>> {
+        let Client { queues, driver, .. } = &*self.client;
+        let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let mut contest = Contest::default();
+        let wish = Wish {
+            terms: plan.terms,
+            fencing: self.fencing,
+        };
+        // Who comes while others wait stands behind them, unless it won't wait at all.
+        let mut busy = queues.is_waited_for(&plan.key).then_some(None);
+        let mut place = None;
+        loop {
+            if let Some(remaining) = busy.take().filter(|_| !is_over()) {
+                let place = place.get_or_insert_with(|| queues.join(&plan.key, wish));
+                match place.turn(deadline).await {
+                    None => return Ok(None),
+                    Some(Turn::Guard(guard)) => return Ok(Some(guard)),
+                    Some(Turn::Head) => {}
+                }
+                contest.refusals += 1;
+                let (key, refusals) = (&plan.key, contest.refusals);
+                tokio::select! {
+                    biased;
+                    guard = place.hand() => return Ok(Some(guard)),
+                    () = until_worth_trying(driver, key, remaining, refusals, deadline) => {}
+                }
+            }
+            let tried = Instant::now();
+            match self.attempt(plan).await? {
+                Attempt::Won(cell, stragglers) => {
+                    let hold = Hold::new(self.client.clone(), cell, stragglers);
+                    return Ok(Some(Guard::new(hold)));
+                }
+                // Perhaps by one in this process who has handed it to us meanwhile.
+                Attempt::Busy { .. } if is_over() => {
+                    return Ok(place.as_ref().and_then(Place::handed));
+                }
+                Attempt::Busy { remaining, split } => {
+                    contest.outage = None;
+                    busy = Some(remaining);
+                    // Contenders that split the nodes between them must not try
+                    // again in step.
+                    contest.splits = if split { contest.splits + 1 } else { 0 };
+                    if split {
+                        let pause = RETRY.delay(contest.splits, random::number());
+                        self.pause(pause, deadline).await;
+                    }
+                }
+                Attempt::Ahead if is_over() && contest.aheads >= 3 => return Ok(None),
+                Attempt::Ahead => {
+                    contest.aheads += 1;
+                    if contest.aheads % 4 == 0 {
+                        self.pause(RETRY.delay(1, random::number()), deadline).await;
+                    }
+                }
+                Attempt::Unavailable(error) if is_over() => return Err(Error::NoQuorum(error)),
+                Attempt::Unavailable(error) => {
+                    let pause = contest.bear(self, tried, error)?;
+                    self.pause(pause, deadline).await;
+                }
+            }
+        }
+    }
+
+    async fn pause(&self, pause: Duration, deadline: Option<Instant>) {
+        let wake = Instant::now() + pause;
+        sleep_until(deadline.map_or(wake, |end| wake.min(end))).await;
+    }
+
+    async fn attempt(&self, plan: &Plan) -> Result<Attempt> {
+        self.client.ensure_open()?;
+        let Client {
+            driver,
+            reaper,
+            proposals,
+            settings,
+            ..
+        } = &*self.client;
+        let token = settings.token(self.note.as_deref())?;
+        let bid = Bid {
+            driver,
+            reaper,
+            proposals: self.fencing.then_some(&**proposals),
+            name: &self.name,
+            key: &plan.key,
+            terms: plan.terms,
+        };
+        Ok(bid.attempt(token).await)
+    }
+}
+
+/// What has happened to one who contends for the lock.
+#[derive(Default)]
+struct Contest {
+    /// How often somebody else had the lock, or too few nodes answered.
+    refusals: u32,
+    /// How often in a row the nodes were split between contenders.
+    splits: u32,
+    /// How often a ballot was too far ahead.
+    aheads: u32,
+    /// Since when too few nodes have answered.
+    outage: Option<Instant>,
+    /// Whether it was said that a quarantine is waited for.
+    said: bool,
+}
+
+impl Contest {
+    /// Puts up with too few nodes, for a while: says how long to wait.
+    fn bear(&mut self, mutex: &Mutex, tried: Instant, error: Box<NoQuorum>) -> Result<Duration> {
+        if let Some(left) = error.quarantine() {
+            // A new deployment, or one that was restarted as a whole: it says
+            // how long it takes, so it is waited for.
+            if !std::mem::replace(&mut self.said, true) {
+                tracing::warn!(lock = %mutex.name, %error, "waiting for the quarantine");
+            }
+            self.outage = None;
+            return Ok(left.min(QUARANTINE_POLL));
+        }
+        let since = *self.outage.get_or_insert(tried);
+        if since.elapsed() >= mutex.client.settings.outage_patience {
+            return Err(Error::NoQuorum(error));
+        }
+        self.refusals += 1;
+        Ok(RETRY.delay(self.refusals, random::number()))
+    }
+}

@@ -1,0 +1,217 @@
+//! Requests as Redis commands.
+
+use std::sync::{Arc, LazyLock};
+
+use redis::{Cmd, Script, cmd};
+use redlatch_core::{GuardOrder, Key, Policy, Request, fence, rules};
+
+use crate::node::Charter;
+
+/// A rule that takes more than one command, with the hash that Redis knows it by.
+struct Rule {
+    text: &'static str,
+    script: LazyLock<Script>,
+}
+
+macro_rules! rule {
+    ($($file:literal),+) => {{
+        const TEXT: &str = concat!($(include_str!(concat!("scripts/", $file))),+);
+        Rule { text: TEXT, script: LazyLock::new(|| Script::new(TEXT)) }
+    }};
+}
+
+static ACQUIRE: Rule = rule!("guard.lua", "ballot.lua", "acquire.lua");
+static EXTEND: Rule = rule!("extend.lua");
+static EXTEND_GUARDED: Rule = rule!("guard.lua", "extend.lua");
+static RELEASE: Rule = rule!("release.lua");
+static FORCE: Rule = rule!("guard.lua", "ballot.lua", "force.lua");
+static INSPECT: Rule = rule!("inspect.lua");
+static INIT: Rule = rule!("init.lua");
+
+/// What a new connection loads: all that is needed without delay.
+static LOADED: [&Rule; 4] = [&ACQUIRE, &EXTEND, &EXTEND_GUARDED, &RELEASE];
+
+/// What is the same in all requests over one connection.
+#[derive(Clone, Debug)]
+pub(super) struct Dialect {
+    /// The key of the slots' ballots, and that of the guard.
+    fence: Arc<str>,
+    guard: Arc<str>,
+    policy: Option<Policy>,
+    /// The run of the very server process that the connection leads to; empty
+    /// when it may lead to another one without our knowing.
+    hint: Arc<str>,
+}
+
+impl Dialect {
+    pub(super) fn new(charter: &Charter, hint: Arc<str>) -> Self {
+        let prefix = &charter.service_prefix;
+        Self {
+            fence: format!("{prefix}__fence").into(),
+            guard: format!("{prefix}__guard").into(),
+            policy: charter.policy.clone(),
+            hint,
+        }
+    }
+}
+
+/// How a script is named to the server.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    Hash,
+    Text,
+}
+
+impl Dialect {
+    /// The command that does what `request` asks for.
+    pub(super) fn command(&self, request: &Request, form: Form) -> Cmd {
+        match request {
+            Request::Acquire {
+                key,
+                token,
+                ttl,
+                ballot: None,
+            } => {
+                let mut set = cmd("SET");
+                set.arg(key.as_str()).arg(token.as_str());
+                set.arg("NX").arg("PX").arg(ttl.millis());
+                set
+            }
+            Request::Acquire {
+                key,
+                token,
+                ttl,
+                ballot: Some(ballot),
+            } => {
+                let mut call = self.call(&ACQUIRE, form, key, Keys::Guard);
+                call.arg(fence::slot(key)).arg(ballot.number());
+                call.arg(token.as_str()).arg(ttl.millis()).arg("");
+                self.guarded(call)
+            }
+            Request::Rejoin {
+                key,
+                token,
+                ttl,
+                born,
+                ballot,
+            } => {
+                let mut call = self.call(&ACQUIRE, form, key, Keys::Guard);
+                call.arg(fence::slot(key)).arg(ballot.number());
+                call.arg(token.as_str())
+                    .arg(ttl.millis())
+                    .arg(born.number());
+                self.guarded(call)
+            }
+            Request::Extend {
+                key,
+                token,
+                ttl,
+                plain,
+            } => {
+                let (rule, keys) = match self.policy {
+                    Some(_) if !plain => (&EXTEND_GUARDED, Keys::Guard),
+                    _ => (&EXTEND, Keys::Lock),
+                };
+                let mut call = self.call(rule, form, key, keys);
+                call.arg(token.as_str()).arg(ttl.millis());
+                match keys {
+                    Keys::Guard => self.guarded(call),
+                    _ => call,
+                }
+            }
+            Request::Release { key, token, ballot } => {
+                let keys = ballot.map_or(Keys::Lock, |_| Keys::Fence);
+                let mut call = self.call(&RELEASE, form, key, keys);
+                call.arg(token.as_str());
+                if let Some(ballot) = ballot {
+                    let max_ttl = self.policy.as_ref().map(|policy| policy.max_ttl);
+                    call.arg(fence::slot(key)).arg(ballot.number());
+                    call.arg(rules::tolerance(max_ttl));
+                }
+                call
+            }
+            Request::Force { key, ballot } => {
+                let mut call = self.call(&FORCE, form, key, Keys::Guard);
+                call.arg(fence::slot(key)).arg(ballot.number());
+                self.guarded(call)
+            }
+            Request::Inspect { key } => {
+                let mut call = self.call(&INSPECT, form, key, Keys::Fence);
+                call.arg(fence::slot(key));
+                call
+            }
+            Request::Guard(order) => {
+                let mut call = INIT.start(form);
+                call.arg(1).arg(&*self.guard);
+                // Who wants no guard has nothing to say about it.
+                let Some(policy) = &self.policy else {
+                    call.arg("read");
+                    return call;
+                };
+                call.arg(match order {
+                    GuardOrder::Read => "read",
+                    GuardOrder::AssumeFresh => "fresh",
+                    GuardOrder::Reconfigure => "reconfigure",
+                });
+                call.arg(&*policy.deployment).arg(policy.max_ttl.millis());
+                call
+            }
+        }
+    }
+
+    /// A call of a script on the keys that it declares.
+    fn call(&self, rule: &Rule, form: Form, key: &Key, keys: Keys) -> Cmd {
+        let mut call = rule.start(form);
+        let keys = match keys {
+            Keys::Lock => 1,
+            Keys::Guard if self.policy.is_none() => 2,
+            Keys::Fence => 2,
+            Keys::Guard => 3,
+        };
+        let names = [key.as_str(), &*self.fence, &*self.guard];
+        call.arg(keys).arg(&names[..keys]);
+        call
+    }
+
+    /// Adds what the restart guard wants to know.
+    fn guarded(&self, mut call: Cmd) -> Cmd {
+        if let Some(policy) = &self.policy {
+            call.arg(&*self.hint).arg(&*policy.deployment);
+            call.arg(policy.max_ttl.millis());
+        }
+        call
+    }
+}
+
+/// Which keys a script works on, beside the lock.
+#[derive(Clone, Copy)]
+enum Keys {
+    Lock,
+    Fence,
+    /// The fence, and the guard when it is on.
+    Guard,
+}
+
+impl Rule {
+    fn start(&self, form: Form) -> Cmd {
+        let mut command;
+        match form {
+            Form::Hash => {
+                command = cmd("EVALSHA");
+                command.arg(self.script.get_hash());
+            }
+            Form::Text => {
+                command = cmd("EVAL");
+                command.arg(self.text);
+            }
+        }
+        command
+    }
+}
+
+/// Adds commands that load the scripts which are needed without delay.
+pub(super) fn load_scripts(pipeline: &mut redis::Pipeline) {
+    for rule in LOADED {
+        pipeline.cmd("SCRIPT").arg("LOAD").arg(rule.text);
+    }
+}

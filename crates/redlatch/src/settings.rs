@@ -1,0 +1,103 @@
+//! What every lock of a client starts from.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlatch_core::{Owner, Token, Ttl};
+
+use crate::error::{ConfigError, Result};
+use crate::keys::KeyScheme;
+use crate::random;
+
+/// What every lock of a client starts from.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) ttl: Duration,
+    pub(crate) node_timeout: Duration,
+    /// The longest ttl that the nodes allow; nothing when they don't care.
+    pub(crate) max_ttl: Option<Duration>,
+    pub(crate) outage_patience: Duration,
+    /// How often in a row, and for how long, a lease stays in this process.
+    pub(crate) handovers: u32,
+    pub(crate) handover_time: Duration,
+    pub(crate) keys: KeyScheme,
+    pub(crate) token_source: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+    /// What tokens say about this process.
+    pub(crate) owner: Owner,
+    pub(crate) suffix: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let mut owner = Owner::default();
+        owner.host = host();
+        owner.pid = Some(std::process::id());
+        Self {
+            ttl: Duration::from_secs(10),
+            node_timeout: Duration::from_millis(50),
+            max_ttl: None,
+            outage_patience: Duration::from_secs(10),
+            handovers: 32,
+            handover_time: Duration::from_millis(50),
+            keys: KeyScheme::default(),
+            token_source: None,
+            suffix: owner.suffix(),
+            owner,
+        }
+    }
+}
+
+impl Settings {
+    /// The shortest ttl that leaves time to tell the holder of a loss.
+    const SHORTEST: Duration = Duration::from_millis(20);
+
+    /// A ttl that makes sense with this client's node timeout.
+    pub(crate) fn ttl(&self, ttl: Duration) -> Result<Ttl, ConfigError> {
+        let checked = Ttl::new(ttl)?;
+        let node_timeout = self.node_timeout;
+        if ttl <= node_timeout {
+            return Err(ConfigError::TtlWithinNodeTimeout { ttl, node_timeout });
+        }
+        if let Some(max_ttl) = self.max_ttl.filter(|max_ttl| ttl > *max_ttl) {
+            return Err(ConfigError::TtlBeyondMax { ttl, max_ttl });
+        }
+        if ttl < Self::SHORTEST {
+            return Err(ConfigError::TtlTooShort(ttl));
+        }
+        Ok(checked)
+    }
+
+    /// A new token; `note` is for the people who look at the key.
+    pub(crate) fn token(&self, note: Option<&str>) -> Result<Token, ConfigError> {
+        let suffix: Cow<'_, str> = match note {
+            None => self.suffix.as_str().into(),
+            Some(note) => {
+                let mut owner = self.owner.clone();
+                owner.note = Some(note.to_owned());
+                owner.suffix().into()
+            }
+        };
+        match &self.token_source {
+            Some(source) => Ok(Token::with_id(&source(), &suffix)?),
+            None => {
+                let mut bytes = [0; 20];
+                random::fill(&mut bytes);
+                Ok(Token::random(bytes, &suffix))
+            }
+        }
+    }
+}
+
+/// This machine's name, for the people who look at a key.
+fn host() -> Option<String> {
+    #[cfg(target_os = "linux")]
+    let name = rustix::system::uname()
+        .nodename()
+        .to_str()
+        .ok()
+        .map(str::to_owned);
+    #[cfg(not(target_os = "linux"))]
+    let name = std::env::var("HOSTNAME").ok();
+    name.filter(|name| !name.is_empty())
+}
