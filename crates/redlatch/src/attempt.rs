@@ -23,7 +23,8 @@ pub(crate) enum Attempt {
     Busy {
         /// For so long, unless it is renewed.
         remaining: Option<Duration>,
-        /// Whether some nodes granted it: several contend, and none may have it.
+        /// Whether some nodes granted it, or failed: several contend and none
+        /// may have it, or nobody can have it for now.
         split: bool,
     },
     /// Too few nodes answered in time.
@@ -99,14 +100,14 @@ impl Bid<'_> {
                     let failures = votes.into_failures();
                     return Attempt::Unavailable(driver.no_quorum(self.name, failures));
                 }
-                Verdict::Refused | Verdict::Mixed => {
+                verdict @ (Verdict::Refused | Verdict::Mixed) => {
                     if votes.round().is_refused_by_all() {
                         // No node has anything of this token, and none ever will.
                         unkept.forget();
                     }
                     return Attempt::Busy {
                         remaining: votes.remaining(),
-                        split: votes.round().granted() > 0,
+                        split: verdict == Verdict::Mixed || votes.round().granted() > 0,
                     };
                 }
             }
@@ -137,6 +138,8 @@ impl Bid<'_> {
             NodeErrorKind::TimedOut,
             "a quorum would have granted the lock, but too late",
         );
-        Attempt::Unavailable(self.driver.no_quorum(self.name, vec![(0, slow)]))
+        let all = 0..self.driver.nodes().len();
+        let slow = all.map(|node| (node, slow.clone())).collect();
+        Attempt::Unavailable(self.driver.no_quorum(self.name, slow))
     }
 }

@@ -42,18 +42,26 @@ impl Mutex {
         let mut busy = queues.is_waited_for(&plan.key).then_some(None);
         let mut place = None;
         loop {
+            // Looked for each time, whatever the nodes said: a lease that was
+            // handed over must not lie there until it has run out.
+            if let Some(guard) = place.as_ref().and_then(Place::handed) {
+                if guard.ensure_held().is_ok() {
+                    return Ok(Some(guard));
+                }
+                (place, busy) = (None, Some(None));
+            }
             if let Some(remaining) = busy.take().filter(|_| !is_over()) {
                 let place = place.get_or_insert_with(|| queues.join(&plan.key, wish));
                 match place.turn(deadline).await {
                     None => return Ok(None),
-                    Some(Turn::Guard(guard)) => return Ok(Some(guard)),
+                    Some(Turn::Handed) => continue,
                     Some(Turn::Head) => {}
                 }
                 contest.refusals += 1;
                 let (key, refusals) = (&plan.key, contest.refusals);
                 tokio::select! {
                     biased;
-                    guard = place.hand() => return Ok(Some(guard)),
+                    () = place.hand() => continue,
                     () = until_worth_trying(driver, key, remaining, refusals, deadline) => {}
                 }
             }
@@ -63,15 +71,15 @@ impl Mutex {
                     let hold = Hold::new(self.client.clone(), cell, stragglers);
                     return Ok(Some(Guard::new(hold)));
                 }
-                // Perhaps by one in this process who has handed it to us meanwhile.
-                Attempt::Busy { .. } if is_over() => {
-                    return Ok(place.as_ref().and_then(Place::handed));
-                }
+                // Whatever it was, it may have been handed to us meanwhile.
+                _ if is_over() && place.as_ref().is_some_and(Place::is_handed) => {}
+                Attempt::Busy { .. } if is_over() => return Ok(None),
                 Attempt::Busy { remaining, split } => {
                     contest.outage = None;
                     busy = Some(remaining);
                     // Contenders that split the nodes between them must not try
-                    // again in step.
+                    // again in step; and where a node can be read but does not
+                    // grant, a look can't tell that an attempt is in vain.
                     contest.splits = if split { contest.splits + 1 } else { 0 };
                     if split {
                         let pause = RETRY.delay(contest.splits, random::number());

@@ -255,7 +255,7 @@ pub enum ConfigError {
     Deployment(String),
     /// A setting that must not be zero.
     Zero(&'static str),
-    /// A note or an owner's name that is too long or holds control characters.
+    /// A note or an owner's name that is too long.
     Note,
     /// What a token source returned, or what was to be adopted, is no token.
     Token,

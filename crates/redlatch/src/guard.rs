@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::error::{ConfigError, Error, Lost, Result};
 use crate::lease::{Cell, Lease};
+use crate::owner::OwnerState;
 use crate::reaper::Unkept;
 use crate::stragglers::Stragglers;
 use crate::waiting::Wish;
@@ -28,11 +29,19 @@ use crate::waiting::Wish;
 pub struct Guard {
     /// Shared by the guards of one owner that locked the same name again.
     hold: Arc<Hold>,
+    /// An owner is the same one for as long as it holds something.
+    owner: Option<Arc<OwnerState>>,
 }
 
 impl Guard {
     pub(crate) fn new(hold: Arc<Hold>) -> Self {
-        Self { hold }
+        let owner = None;
+        Self { hold, owner }
+    }
+
+    pub(crate) fn owned(mut self, owner: &Arc<OwnerState>) -> Self {
+        self.owner = Some(owner.clone());
+        self
     }
 
     pub(crate) fn downgrade(&self) -> Weak<Hold> {
@@ -89,7 +98,7 @@ impl Guard {
     /// when it is dropped. To hand it over for good, use [`detach`](Guard::detach).
     pub fn export(&self) -> Exported {
         // From here on it is not this process's alone to hand around.
-        self.hold.exported.store(true, Ordering::Relaxed);
+        self.hold.share();
         Exported {
             token: self.token().clone(),
             fence: self.hold.lease.cell().fence,
@@ -215,6 +224,11 @@ impl Hold {
         })
     }
 
+    /// Another process knows the lease: it is not handed around in this one.
+    pub(crate) fn share(&self) {
+        self.exported.store(true, Ordering::Relaxed);
+    }
+
     /// Hands the lease to the first who waits for it in this process, with no
     /// word to any node: so often and for so long in a row that others get
     /// their turn too. False when it is to be given back instead.
@@ -226,6 +240,7 @@ impl Hold {
         if count >= settings.handovers
             || since.elapsed() >= settings.handover_time
             || self.exported.load(Ordering::Relaxed)
+            || self.client.ensure_open().is_err()
         {
             return false;
         }

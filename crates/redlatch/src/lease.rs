@@ -253,6 +253,8 @@ impl Cell {
         let mut handed = cell.lock();
         (handed.highest, handed.longest) = (state.highest, state.longest);
         drop(handed);
+        // From here on the old holder neither renews nor rejoins.
+        state.lease.release();
         Some(cell)
     }
 

@@ -171,6 +171,7 @@ impl Mutex {
     /// When this is dropped, the lease may have been lengthened once.
     pub async fn adopt(&self, exported: Exported) -> Result<Guard> {
         let Plan { key, terms } = self.plan()?;
+        self.client.ensure_open()?;
         let driver = &self.client.driver;
         let ttl = Lease::first_length(terms);
         let sent = driver.now();
@@ -187,7 +188,7 @@ impl Mutex {
             Verdict::Won => {
                 self.client.reaper.finish(votes);
                 match cell.loss() {
-                    None => Ok(Guard::new(Hold::new(self.client.clone(), cell, None))),
+                    None => Ok(self.take_charge(cell).await),
                     Some(lost) => Err(lost.into()),
                 }
             }
@@ -196,6 +197,20 @@ impl Mutex {
                 Error::NoQuorum(driver.no_quorum(&self.name, votes.into_failures())),
             ),
         }
+    }
+
+    /// The guard of a lease that was adopted.
+    async fn take_charge(&self, cell: Arc<Cell>) -> Guard {
+        let key = cell.key.clone();
+        let hold = Hold::new(self.client.clone(), cell, None);
+        // Whoever exported it may still hold it.
+        hold.share();
+        let guard = Guard::new(hold);
+        let Some(owner) = &self.owner else {
+            return guard;
+        };
+        *owner.place(&key).lock().await = guard.downgrade();
+        guard.owned(owner)
     }
 
     /// Waits for the lock, until `timeout` is over if there is one.
@@ -232,13 +247,13 @@ impl Mutex {
             },
         };
         if let Some(hold) = owner::again(&place) {
-            return Ok(Some(Guard::new(hold)));
+            return Ok(Some(Guard::new(hold).owned(owner)));
         }
-        let guard = self.contend(plan, deadline).await?;
-        if let Some(guard) = &guard {
-            *place = guard.downgrade();
-        }
-        Ok(guard)
+        let Some(guard) = self.contend(plan, deadline).await? else {
+            return Ok(None);
+        };
+        *place = guard.downgrade();
+        Ok(Some(guard.owned(owner)))
     }
 
     /// What is to be done, when all of it makes sense.

@@ -192,7 +192,7 @@ async fn reap(
                     stragglers.await;
                 }),
                 Job::Release(orphan, answers, failed) => {
-                    let end = now + orphan.ttl.duration();
+                    let end = Instant::now() + orphan.ttl.duration();
                     let case = Arc::new(Case {
                         orphan,
                         end,
@@ -283,7 +283,10 @@ impl Backlog {
         if failed {
             self.failures += 1;
             let rest = REST.delay(self.failures, random::number());
-            self.rest = Some(Instant::now() + rest);
+            let now = Instant::now();
+            self.rest = Some(now + rest);
+            // What has run out there by itself is not kept for a node that is away.
+            self.waiting.retain(|case| now < case.end);
         } else {
             (self.failures, self.rest) = (0, None);
         }

@@ -10,6 +10,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::guard::Guard;
 
+/// How long a new head trusts that the holder in its own process is quick.
+const LONGEST_REST: Duration = Duration::from_millis(50);
+
 /// The queues of a client, one for each lock that somebody waits for.
 ///
 /// Only the head of a queue speaks to the nodes. A holder in the same process
@@ -83,7 +86,11 @@ impl Queues {
         let queue = queues.get_mut(key)?;
         queue.front().filter(|seat| fits(&seat.wish))?;
         let seat = queue.pop_front()?;
-        promote(&mut queues, key, Some(Instant::now() + rest));
+        promote(
+            &mut queues,
+            key,
+            Some(Instant::now() + rest.min(LONGEST_REST)),
+        );
         Some(Taken(seat))
     }
 
@@ -147,7 +154,7 @@ pub(crate) enum Turn {
     /// It is the head of the queue: it may speak to the nodes.
     Head,
     /// It was handed the lock.
-    Guard(Guard),
+    Handed,
 }
 
 impl Place<'_> {
@@ -156,8 +163,8 @@ impl Place<'_> {
         loop {
             let rest = {
                 let mut state = self.seat.lock();
-                if let Some(guard) = state.guard.take() {
-                    return Some(Turn::Guard(guard));
+                if state.guard.is_some() {
+                    return Some(Turn::Handed);
                 }
                 state.rest = state.rest.filter(|rest| Instant::now() < *rest);
                 if state.is_head && state.rest.is_none() {
@@ -172,7 +179,7 @@ impl Place<'_> {
                 Some(wake) => {
                     let slept = timeout_at(wake, changed).await.is_err();
                     if slept && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                        return self.handed().map(Turn::Guard);
+                        return self.is_handed().then_some(Turn::Handed);
                     }
                 }
             }
@@ -184,12 +191,14 @@ impl Place<'_> {
         self.seat.lock().guard.take()
     }
 
+    /// Whether a guard was handed over and not yet taken.
+    pub(crate) fn is_handed(&self) -> bool {
+        self.seat.lock().guard.is_some()
+    }
+
     /// Waits until a guard is handed over.
-    pub(crate) async fn hand(&self) -> Guard {
-        loop {
-            if let Some(guard) = self.handed() {
-                return guard;
-            }
+    pub(crate) async fn hand(&self) {
+        while !self.is_handed() {
             self.seat.changed.notified().await;
         }
     }

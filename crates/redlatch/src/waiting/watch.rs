@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redlatch_core::{Backoff, Key, Round};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::driver::Driver;
 use crate::node::Watched;
@@ -44,7 +44,11 @@ pub(crate) async fn until_worth_trying(
     let mut watch = Watch::new(driver, key);
     let mut lease_end = remaining.map(|left| begin + left + GRACE);
     loop {
-        if watch.look().await {
+        let looked = match deadline {
+            None => watch.look().await,
+            Some(deadline) => timeout_at(deadline, watch.look()).await.unwrap_or(true),
+        };
+        if looked {
             return;
         }
         let resort = match watch.is_told_by_all() {

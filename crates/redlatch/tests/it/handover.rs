@@ -25,12 +25,18 @@ async fn waiter(latch: &Redlatch) -> JoinHandle<Guard> {
     waiter
 }
 
+/// The same, as the head of the queue, which watches the key.
+async fn watching(latch: &Redlatch, server: &RedisServer) -> JoinHandle<Guard> {
+    let watches = server.calls("client|caching");
+    let waiting = waiter(latch).await;
+    eventually("the watch", || server.calls("client|caching") > watches).await;
+    waiting
+}
+
 /// The lock held, and one who waits and watches.
 async fn held_and_waited_for(latch: &Redlatch, server: &RedisServer) -> (Guard, JoinHandle<Guard>) {
     let guard = latch.mutex("job").lock().await.unwrap();
-    let waiting = waiter(latch).await;
-    eventually("the watch", || server.calls("client|caching") > 0).await;
-    eventually("the look", || server.calls("get") >= 2).await;
+    let waiting = watching(latch, server).await;
     (guard, waiting)
 }
 
@@ -51,7 +57,7 @@ async fn a_lease_is_handed_on_without_a_word_to_the_node() {
     second.ensure_held().unwrap();
 
     // By drop as well.
-    let third = waiter(&latch).await;
+    let third = watching(&latch, &server).await;
     drop(second);
     let third = third.await.unwrap();
     assert_eq!(third.fence(), fence + 2);
@@ -131,9 +137,7 @@ async fn a_lost_lease_is_never_handed_on() {
     // The waiter was told, and gets a lease of its own while the first one is held.
     let second = second.await.unwrap();
     assert!(guard.renew(LONG).await.unwrap_err().is_lost());
-    let watches = server.calls("client|caching");
-    let third = waiter(&latch).await;
-    eventually("the watch", || server.calls("client|caching") > watches).await;
+    let third = watching(&latch, &server).await;
     assert!(guard.release().await.unwrap_err().is_lost());
     second.ensure_held().unwrap();
     let token = second.token().clone();

@@ -12,6 +12,7 @@ mod cancel;
 mod connections;
 mod faults;
 mod fences;
+mod flaky;
 mod handover;
 mod input;
 mod keeping;

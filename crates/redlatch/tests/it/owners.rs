@@ -28,6 +28,35 @@ async fn an_owner_locks_again_and_the_last_guard_frees_the_lock() {
 }
 
 #[tokio::test]
+async fn an_owner_stays_the_same_while_it_holds_something() {
+    let server = RedisServer::start();
+    let latch = client(&server).await;
+    let outer = latch.owner("a").mutex("stock").lock().await.unwrap();
+    // No handle of the owner is left, only its guard.
+    let inner = latch.owner("a").mutex("stock").try_lock().await.unwrap();
+    let inner = inner.expect("it is the same owner");
+    drop(outer);
+    let third = latch.owner("a").mutex("stock").try_lock().await.unwrap();
+    let exported = third.expect("still the same").detach();
+    drop(inner);
+    eventually("the lock is free", || server.locks().is_empty()).await;
+
+    // An adopted lease can be locked again too.
+    let held = latch.mutex("stock").lock().await.unwrap().detach();
+    let adopted = latch.owner("b").mutex("stock").adopt(held).await.unwrap();
+    let again = latch.owner("b").mutex("stock").try_lock().await.unwrap();
+    assert_eq!(again.expect("it is its own").token(), adopted.token());
+    assert!(
+        latch
+            .mutex("stock")
+            .adopt(exported)
+            .await
+            .unwrap_err()
+            .is_lost()
+    );
+}
+
+#[tokio::test]
 async fn another_owner_and_no_owner_are_kept_out() {
     let server = RedisServer::start();
     let latch = client(&server).await;

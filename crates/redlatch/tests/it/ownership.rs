@@ -49,6 +49,7 @@ async fn a_token_that_is_not_the_holders_is_not_adopted() {
         guard.ensure_held().unwrap();
 
         let exported = Exported::new(&real, 1).unwrap();
+        let other = patient(fleet.urls()).build().await.unwrap();
         let adopted = other.mutex("job").adopt(exported).await.unwrap();
         adopted.release().await.unwrap();
         other.close().await;

@@ -28,6 +28,9 @@ use crate::node::{
 };
 use crate::random;
 
+/// A clock can't tell of times that are far enough away.
+const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How long a new connection may take, log-in and all.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
@@ -183,7 +186,7 @@ impl Link {
             shared: self.shared.clone(),
             state: self.state.clone(),
             limit,
-            deadline: Instant::now() + limit,
+            deadline: Instant::now() + limit.min(LONGEST_LIMIT),
             spent: 0,
             first: "".into(),
         }

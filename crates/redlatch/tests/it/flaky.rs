@@ -1,0 +1,252 @@
+//! What the engine does when a node fails at just the wrong moment: over a
+//! node in memory that fails on demand, because no server can be told to fail
+//! so precisely.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use redlatch::core::{Key, Request};
+use redlatch::node::{Call, Charter, Node, NodeError, NodeErrorKind, Ready, Watching};
+use redlatch::{MemoryNode, Redlatch};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::support::{LONG, eventually};
+
+#[derive(Clone)]
+struct Flaky {
+    inner: MemoryNode,
+    is_down: Arc<AtomicBool>,
+    /// Answers everything but an acquire.
+    grants_nothing: bool,
+    acquires: Arc<AtomicU32>,
+    /// How many releases are to fail.
+    failing_releases: Arc<AtomicU32>,
+}
+
+impl Flaky {
+    fn new(inner: &MemoryNode) -> Self {
+        Self {
+            inner: inner.clone(),
+            is_down: Arc::default(),
+            grants_nothing: false,
+            acquires: Arc::default(),
+            failing_releases: Arc::default(),
+        }
+    }
+
+    fn fails(&self, request: &Request) -> bool {
+        let fails = match request {
+            Request::Acquire { .. } => {
+                self.acquires.fetch_add(1, SeqCst);
+                self.grants_nothing
+            }
+            Request::Release { .. } => {
+                let left = |left: u32| left.checked_sub(1);
+                let failing = &self.failing_releases;
+                failing.fetch_update(SeqCst, SeqCst, left).is_ok()
+            }
+            _ => false,
+        };
+        fails || self.is_down.load(SeqCst)
+    }
+}
+
+fn down<T>() -> Result<T, NodeError> {
+    Err(NodeError::new(NodeErrorKind::Unreachable, "down"))
+}
+
+impl Node for Flaky {
+    fn enlist(&mut self, charter: Charter) {
+        self.inner.enlist(charter);
+    }
+
+    fn name(&self) -> &str {
+        "flaky"
+    }
+
+    fn call(&self, request: Request, limit: Duration) -> Call {
+        let node = self.clone();
+        Box::pin(async move {
+            if node.fails(&request) {
+                return down();
+            }
+            node.inner.call(request, limit).await
+        })
+    }
+
+    fn watch(&self, key: Key, limit: Duration) -> Watching {
+        match self.is_down.load(SeqCst) {
+            true => Box::pin(async { down() }),
+            false => self.inner.watch(key, limit),
+        }
+    }
+
+    fn ready(
+        &self,
+        limit: Duration,
+    ) -> Pin<Box<dyn Future<Output = Result<Ready, NodeError>> + Send>> {
+        self.inner.ready(limit)
+    }
+}
+
+/// Somebody who waits for the lock `job`, for ever.
+async fn waiter(latch: &Redlatch) -> JoinHandle<redlatch::Guard> {
+    let job = latch.mutex("job");
+    let waiter = tokio::spawn(async move { job.lock().await.unwrap() });
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    waiter
+}
+
+#[tokio::test]
+async fn a_lease_that_ran_out_while_it_was_handed_over_is_not_taken_for_one() {
+    let memory = MemoryNode::new();
+    let node = Flaky::new(&memory);
+    let latch = Redlatch::builder()
+        .node(node.clone())
+        .node_timeout(Duration::from_millis(20))
+        .ttl(Duration::from_millis(300))
+        .handovers(32, LONG)
+        .build()
+        .await
+        .unwrap();
+    let other = Redlatch::builder()
+        .node(memory.clone())
+        .ttl(LONG)
+        .build()
+        .await
+        .unwrap();
+    for _ in 0..5 {
+        let guard = latch.mutex("job").lock().await.unwrap();
+        let job = latch.mutex("job");
+        let waiting = tokio::spawn(async move {
+            let guard = job.lock().await.unwrap();
+            let was_held = guard.ensure_held();
+            (guard, was_held)
+        });
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        // The waiter finds nobody there; the holder hands its lease over, and
+        // it runs out, and another one gets the lock.
+        node.is_down.store(true, SeqCst);
+        sleep(Duration::from_millis(100)).await;
+        drop(guard);
+        let held = other.mutex("job").lock().await.unwrap();
+        node.is_down.store(false, SeqCst);
+        sleep(Duration::from_millis(100)).await;
+        held.ensure_held().unwrap();
+        held.release().await.unwrap();
+        let (guard, was_held) = waiting.await.unwrap();
+        was_held.expect("lock returned with a lease that was lost");
+        drop(guard);
+        eventually("nothing is held", || memory.is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_fails_is_repeated_however_long_nothing_was_released_before() {
+    let memory = MemoryNode::new();
+    let node = Flaky::new(&memory);
+    let latch = Redlatch::builder().node(node.clone());
+    let latch = latch
+        .node_timeout(Duration::from_millis(20))
+        .build()
+        .await
+        .unwrap();
+    drop(latch.mutex("other").lock().await.unwrap());
+    eventually("nothing is held", || memory.is_empty()).await;
+    let job = latch.mutex("job").ttl(Duration::from_secs(2));
+    let guard = job.lock().await.unwrap();
+    sleep(Duration::from_millis(2500)).await; // longer than its ttl
+    node.failing_releases.store(2, SeqCst);
+    drop(guard);
+    eventually("both failures", || node.failing_releases.load(SeqCst) == 0).await;
+    // Sooner than the lease would end.
+    let freed = async {
+        while !memory.is_empty() {
+            sleep(Duration::from_millis(5)).await
+        }
+    };
+    let freed = tokio::time::timeout(Duration::from_millis(1200), freed).await;
+    assert!(freed.is_ok(), "it was left to its ttl");
+}
+
+#[tokio::test]
+async fn a_node_that_answers_but_does_not_grant_is_not_asked_without_end() {
+    let nodes = [(); 3].map(|()| MemoryNode::new());
+    // Somebody's leftover on the first one, and the second one grants nothing.
+    let leftover = Redlatch::builder()
+        .node(nodes[0].clone())
+        .ttl(LONG)
+        .build()
+        .await
+        .unwrap();
+    let _left = leftover.mutex("job").lock().await.unwrap();
+    let mut bad = Flaky::new(&nodes[1]);
+    bad.grants_nothing = true;
+    let latch = Redlatch::builder()
+        .node(nodes[0].clone())
+        .node(bad.clone())
+        .node(nodes[2].clone())
+        .restart_guard(false)
+        .build()
+        .await
+        .unwrap();
+    let error = latch
+        .mutex("job")
+        .lock_timeout(Duration::from_secs(1))
+        .await;
+    assert!(error.is_err());
+    let attempts = bad.acquires.load(SeqCst);
+    assert!(attempts < 60, "{attempts} attempts in a second");
+}
+
+#[tokio::test]
+async fn an_adopted_lease_is_not_handed_around() {
+    let memory = MemoryNode::new();
+    let builder = || {
+        Redlatch::builder()
+            .node(memory.clone())
+            .ttl(LONG)
+            .handovers(32, LONG)
+    };
+    let (one, other) = (
+        builder().build().await.unwrap(),
+        builder().build().await.unwrap(),
+    );
+    let exporter = one.mutex("job").lock().await.unwrap();
+    let adopter = other.mutex("job").adopt(exporter.export()).await.unwrap();
+    let waiting = waiter(&other).await;
+    drop(adopter); // which frees the lock for both
+    let next = waiting.await.unwrap();
+    assert_ne!(next.token(), exporter.token());
+    assert!(exporter.renew(LONG).await.unwrap_err().is_lost());
+    next.ensure_held().unwrap();
+}
+
+#[tokio::test]
+async fn settings_beyond_all_clocks_do_no_harm() {
+    let builder = Redlatch::builder().node(MemoryNode::new());
+    let latch = builder
+        .handovers(u32::MAX, Duration::MAX)
+        .build()
+        .await
+        .unwrap();
+    let guard = latch.mutex("job").lock().await.unwrap();
+    let (second, third) = (waiter(&latch).await, waiter(&latch).await);
+    drop(guard);
+    drop(second.await.unwrap());
+    drop(third.await.unwrap());
+    let server = redlatch_testkit::RedisServer::start();
+    let builder = Redlatch::builder().nodes([server.url()]);
+    builder
+        .connect_timeout(Duration::MAX)
+        .build()
+        .await
+        .unwrap();
+}
