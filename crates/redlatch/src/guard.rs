@@ -55,6 +55,12 @@ impl Guard {
 
     /// Gives the lock back and waits until a quorum of nodes has confirmed it.
     ///
+    /// When somebody in this process waits for the lock, the lease may pass to
+    /// them instead, with no word to the nodes (see
+    /// [`handovers`](crate::Builder::handovers)). This then returns at once, and
+    /// does not find out whether the lock was taken away on the nodes; its next
+    /// renewal will.
+    ///
     /// # Errors
     ///
     /// [`Error::Lost`] when the lease was lost before: what it protected may

@@ -109,46 +109,42 @@ async fn waiter(latch: &Redlatch) -> JoinHandle<redlatch::Guard> {
 async fn a_lease_that_ran_out_while_it_was_handed_over_is_not_taken_for_one() {
     let memory = MemoryNode::new();
     let node = Flaky::new(&memory);
+    let ttl = Duration::from_millis(1200);
     let latch = Redlatch::builder()
         .node(node.clone())
-        .node_timeout(Duration::from_millis(20))
-        .ttl(Duration::from_millis(300))
+        .ttl(ttl)
         .handovers(32, LONG)
         .build()
         .await
         .unwrap();
-    let other = Redlatch::builder()
-        .node(memory.clone())
-        .ttl(LONG)
-        .build()
-        .await
-        .unwrap();
-    for _ in 0..5 {
-        let guard = latch.mutex("job").lock().await.unwrap();
-        let job = latch.mutex("job");
-        let waiting = tokio::spawn(async move {
-            let guard = job.lock().await.unwrap();
-            let was_held = guard.ensure_held();
-            (guard, was_held)
-        });
-        for _ in 0..50 {
-            tokio::task::yield_now().await;
-        }
-        // The waiter finds nobody there; the holder hands its lease over, and
-        // it runs out, and another one gets the lock.
-        node.is_down.store(true, SeqCst);
-        sleep(Duration::from_millis(100)).await;
-        drop(guard);
-        let held = other.mutex("job").lock().await.unwrap();
-        node.is_down.store(false, SeqCst);
-        sleep(Duration::from_millis(100)).await;
-        held.ensure_held().unwrap();
-        held.release().await.unwrap();
-        let (guard, was_held) = waiting.await.unwrap();
-        was_held.expect("lock returned with a lease that was lost");
-        drop(guard);
-        eventually("nothing is held", || memory.is_empty()).await;
-    }
+    let other = Redlatch::builder().node(memory).ttl(LONG);
+    let other = other.build().await.unwrap();
+    let guard = latch.mutex("job").lock().await.unwrap();
+    let job = latch.mutex("job");
+    let mut waiting = tokio::spawn(async move {
+        let guard = job.lock().await.unwrap();
+        let was_held = guard.ensure_held();
+        (guard, was_held)
+    });
+    // The waiter tries again at what it takes for the lease's end, just after
+    // the node has gone; the holder has renewed, and has time left.
+    sleep(ttl - Duration::from_millis(100)).await;
+    node.is_down.store(true, SeqCst);
+    let tried = node.acquires.load(SeqCst);
+    eventually("an attempt in vain", || node.acquires.load(SeqCst) > tried).await;
+    drop(guard);
+    // The lease that was handed over runs out, and another one gets the lock.
+    let held = other.mutex("job").lock().await.unwrap();
+    node.is_down.store(false, SeqCst);
+    // On a machine so busy that it was not handed over, it waits its turn.
+    let soon = tokio::time::timeout(Duration::from_secs(2), &mut waiting).await;
+    held.ensure_held().unwrap();
+    held.release().await.unwrap();
+    let (_guard, was_held) = match soon {
+        Ok(done) => done.unwrap(),
+        Err(_) => waiting.await.unwrap(),
+    };
+    was_held.expect("lock returned with a lease that was lost");
 }
 
 #[tokio::test]
