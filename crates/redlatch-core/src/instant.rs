@@ -32,6 +32,11 @@ impl Instant {
         self.real_nanos / 1_000_000
     }
 
+    /// The time of day, in microseconds since 1970.
+    pub fn unix_micros(self) -> u64 {
+        self.real_nanos / 1_000
+    }
+
     /// The time that has passed since `earlier`: never less than either clock says.
     pub fn since(self, earlier: Instant) -> Duration {
         let boot = self.boot_nanos.saturating_sub(earlier.boot_nanos);

@@ -13,6 +13,7 @@
 //! | --- | --- |
 //! | [`request`] | all that is ever said to a node, and all that it answers |
 //! | [`rules`] | what a node does with a request: the reference that the Lua scripts translate |
+//! | [`queue`] | who waits for a lock, over all processes, as a node keeps it |
 //! | [`round`] | one attempt over all nodes: replies in, verdict out |
 //! | [`fence`] | ballots and fences: numbers that grow with every new holder |
 //! | [`lease`] | when a lease is renewed, and when it is lost |
@@ -25,6 +26,7 @@ pub mod backoff;
 pub mod fence;
 pub mod instant;
 pub mod lease;
+pub mod queue;
 pub mod request;
 pub mod round;
 pub mod rules;
@@ -35,8 +37,9 @@ pub use backoff::Backoff;
 pub use fence::{Ballot, Fence};
 pub use instant::Instant;
 pub use lease::{Lease, Loss, Step, Terms};
+pub use queue::{News, Switchboard, Ticket};
 pub use request::{GuardOrder, GuardView, Holder, Key, Reply, Request};
-pub use round::{Round, Verdict, Vote};
+pub use round::{Round, Verdict, Vote, keeps};
 pub use rules::{NodeState, Policy, Scene};
 pub use token::{Owner, Token};
 pub use validity::Ttl;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fence::Ballot;
+use crate::queue::Ticket;
 use crate::token::{Owner, Token};
 use crate::validity::Ttl;
 
@@ -53,6 +54,9 @@ pub enum Request {
         /// What the lease is to be fenced with; nothing for a plain lock, which
         /// has no fence and is not protected from nodes that forget.
         ballot: Option<Ballot>,
+        /// A place in the queue, to be taken when the lock can't be; nothing
+        /// for one who won't wait.
+        ticket: Option<Ticket>,
     },
     /// Let the lease run for at least `ttl` from now.
     Extend {
@@ -88,6 +92,8 @@ pub enum Request {
         /// The highest ballot that was ever sent for this token; nothing for a
         /// plain lock. Whatever of it is still on its way comes too late then.
         ballot: Option<Ballot>,
+        /// The name of a ticket for this lock that is given up.
+        leaves: Option<Arc<str>>,
     },
     /// Take the lock away from whoever holds it, when the ballot is one that
     /// could acquire it.
@@ -141,6 +147,15 @@ pub enum Reply {
     Granted,
     /// To the same: somebody has it. A plain lock is not told who.
     Held(Option<Holder>),
+    /// To [`Acquire`](Request::Acquire): nobody has it, but it is somebody else's turn.
+    Kept,
+    /// To [`Acquire`](Request::Acquire) with a ticket: the client waits in the queue now.
+    Queued {
+        /// Who has the lock; nothing when it is kept for one who waits.
+        holder: Option<Holder>,
+        /// Whether the client is the first in the queue.
+        first: bool,
+    },
     /// To the same: the ballot is not high enough.
     Low {
         /// It must be higher than this.

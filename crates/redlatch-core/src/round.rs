@@ -35,9 +35,13 @@ impl From<&Reply> for Vote {
         match reply {
             Reply::Granted | Reply::Extended | Reply::Released | Reply::Guard(_) => Self::Granted,
             Reply::Low { .. } | Reply::Future(_) => Self::Again,
-            Reply::Held(_) | Reply::Missing | Reply::Foreign | Reply::Forced | Reply::Holder(_) => {
-                Self::Refused
-            }
+            Reply::Held(_)
+            | Reply::Kept
+            | Reply::Queued { .. }
+            | Reply::Missing
+            | Reply::Foreign
+            | Reply::Forced
+            | Reply::Holder(_) => Self::Refused,
             Reply::Quarantined(_)
             | Reply::ClockBehind(_)
             | Reply::Mismatch(_)
@@ -142,4 +146,27 @@ impl Round {
     pub fn is_complete(&self) -> bool {
         self.voted.count_ones() == self.nodes
     }
+}
+
+/// Whether a contender keeps what it was granted, when no one has a quorum: the
+/// one with most grants does, of several the one with the smallest token, and
+/// asks the other nodes again. All others give back what they have, at once.
+///
+/// `holders` is who has the lock on each node that refused, as far as it is known.
+pub fn keeps<'a>(
+    token: &[u8],
+    granted: usize,
+    holders: impl Iterator<Item = Option<&'a [u8]>>,
+) -> bool {
+    let mut others: Vec<Option<&[u8]>> = holders.collect();
+    others.sort_unstable();
+    granted > 0
+        && others
+            .chunk_by(|one, other| one == other)
+            .all(|same| match same[0] {
+                _ if granted != same.len() => granted > same.len(),
+                Some(other) => token < other,
+                // Nobody knows who would yield.
+                None => false,
+            })
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fence::{Ballot, slot};
+use crate::queue::{Line, Queue, Switchboard, Ticket, Unreachable};
 use crate::request::{GuardOrder, GuardView, Holder, Key, Reply, Request};
 use crate::token::Token;
 use crate::validity::Ttl;
@@ -21,6 +22,8 @@ pub struct NodeState {
     ballots: BTreeMap<u16, Ballot>,
     /// For slots in which a lock was taken away by force: by which ballot.
     forced: BTreeMap<u16, Ballot>,
+    /// Who waits, for locks that somebody waits for.
+    queues: BTreeMap<Key, Queue>,
     guard: Option<Guard>,
 }
 
@@ -90,6 +93,32 @@ pub struct Scene<'a> {
     pub run: &'a Arc<str>,
     /// What the restart guard is to hold; nothing when it is off.
     pub policy: Option<&'a Policy>,
+    /// For how many milliseconds a free lock is kept for the first who waits.
+    pub turn: u64,
+    /// How those who wait are reached.
+    pub board: &'a dyn Switchboard,
+}
+
+impl<'a> Scene<'a> {
+    /// A scene in which nobody waits.
+    pub fn new(now: u64, run: &'a Arc<str>, policy: Option<&'a Policy>) -> Self {
+        Self {
+            now,
+            run,
+            policy,
+            turn: 0,
+            board: &Unreachable,
+        }
+    }
+
+    fn line(&self, key: &'a Key) -> Line<'a> {
+        Line {
+            key,
+            now: self.now,
+            turn: self.turn,
+            board: self.board,
+        }
+    }
 }
 
 impl NodeState {
@@ -104,21 +133,22 @@ impl NodeState {
                 key,
                 token,
                 ttl,
-                ballot: None,
-            } => self.acquire_plain(key, token, *ttl, now),
-            Request::Acquire {
-                key,
-                token,
-                ttl,
-                ballot: Some(ballot),
-            } => self.acquire(key, token, *ttl, *ballot, None, scene),
+                ballot,
+                ticket,
+            } => {
+                let ticket = ticket.as_ref();
+                match ballot {
+                    None => self.acquire_plain(key, token, *ttl, ticket, scene),
+                    Some(ballot) => self.acquire(key, token, *ttl, *ballot, ticket, scene),
+                }
+            }
             Request::Rejoin {
                 key,
                 token,
                 ttl,
                 born,
                 ballot,
-            } => self.acquire(key, token, *ttl, *ballot, Some(*born), scene),
+            } => self.rejoin(key, token, *ttl, *born, *ballot, scene),
             Request::Extend {
                 key,
                 token,
@@ -128,7 +158,17 @@ impl NodeState {
                 let checked = if *plain { None } else { self.check(scene) };
                 checked.unwrap_or_else(|| self.extend(key, token, *ttl, now))
             }
-            Request::Release { key, token, ballot } => self.release(key, token, *ballot, scene),
+            Request::Release {
+                key,
+                token,
+                ballot,
+                leaves,
+            } => {
+                if let Some(ticket) = leaves {
+                    self.leave(key, ticket, scene);
+                }
+                self.release(key, token, *ballot, scene)
+            }
             Request::Force { key, ballot } => self.force(key, *ballot, scene),
             Request::Inspect { key } => self.inspect(key, now),
             Request::Guard(order) => self.look_after_guard(*order, scene),
@@ -153,59 +193,178 @@ impl NodeState {
         (left > 0).then(|| Reply::Quarantined(Duration::from_millis(left)))
     }
 
-    /// Grants the lock, for the first time or, when `born` says with which
-    /// ballot it was won, again to the same lease.
+    /// Grants the lock, when it is free, to a ballot that is higher than any
+    /// before it and whose turn it is.
     fn acquire(
         &mut self,
         key: &Key,
         token: &Token,
         ttl: Ttl,
         ballot: Ballot,
-        born: Option<Ballot>,
+        ticket: Option<&Ticket>,
         scene: &Scene<'_>,
     ) -> Reply {
-        if let Some(refusal) = self.check(scene) {
-            return refusal;
-        }
-        let seen = match self.weigh(key, ballot, scene) {
+        let seen = match self.admit(key, ttl, ballot, scene) {
             Ok(seen) => seen,
             Err(refusal) => return refusal,
         };
-        let guard = self.guard.as_ref().filter(|_| scene.policy.is_some());
-        if let Some(max_ttl) = guard.map(|guard| guard.max_ttl).filter(|most| ttl > *most) {
-            return Reply::TtlTooLong(max_ttl.duration());
-        }
-        match self.keys.get(key) {
+        match self.keys.get(key).map(|stored| stored.is(token)) {
             // A resend, or the same lease proposed again with a higher ballot.
             // The lease is not lengthened: its holder counts from the first request.
-            Some(stored) if stored.is(token) => {
+            Some(true) => {
                 self.raise(key, ballot);
                 Reply::Granted
             }
             // Any type, any format: a stranger holds it too.
-            Some(_) => Reply::Held(self.holder(key, scene.now)),
-            None if born.is_some_and(|born| self.is_forced_since(key, born)) => Reply::Forced,
+            Some(false) => self.refuse(key, ticket, scene),
+            None if ballot <= seen => {
+                let now = scene.now;
+                Reply::Low { seen, now }
+            }
+            None if !self.yields(key, ticket, scene) => {
+                self.raise(key, ballot);
+                self.grant(key, token, ttl, ticket, scene)
+            }
+            None => self.refuse(key, ticket, scene),
+        }
+    }
+
+    /// Grants the lock again to a lease that this node has lost. Whoever waits
+    /// has no say in it: it was that lease's turn all the time.
+    fn rejoin(
+        &mut self,
+        key: &Key,
+        token: &Token,
+        ttl: Ttl,
+        born: Ballot,
+        ballot: Ballot,
+        scene: &Scene<'_>,
+    ) -> Reply {
+        let seen = match self.admit(key, ttl, ballot, scene) {
+            Ok(seen) => seen,
+            Err(refusal) => return refusal,
+        };
+        match self.keys.get(key) {
+            Some(stored) if stored.is(token) => {
+                self.raise(key, ballot);
+                Reply::Granted
+            }
+            Some(_) => self.refuse(key, None, scene),
+            None if self.is_forced_since(key, born) => Reply::Forced,
             None if ballot <= seen => {
                 let now = scene.now;
                 Reply::Low { seen, now }
             }
             None => {
                 self.raise(key, ballot);
-                self.store(key, token, ttl, scene.now);
-                Reply::Granted
+                self.grant(key, token, ttl, None, scene)
             }
         }
     }
 
-    fn acquire_plain(&mut self, key: &Key, token: &Token, ttl: Ttl, now: u64) -> Reply {
-        match self.keys.get(key) {
-            Some(stored) if stored.is(token) => Reply::Granted,
-            Some(_) => Reply::Held(None),
-            None => {
-                self.store(key, token, ttl, now);
+    /// Without a ticket this is what strangers do: they know nothing of a queue.
+    fn acquire_plain(
+        &mut self,
+        key: &Key,
+        token: &Token,
+        ttl: Ttl,
+        ticket: Option<&Ticket>,
+        scene: &Scene<'_>,
+    ) -> Reply {
+        match self.keys.get(key).map(|stored| stored.is(token)) {
+            Some(true) => Reply::Granted,
+            Some(false) if ticket.is_none() => Reply::Held(None),
+            Some(false) => self.refuse_plain(key, ticket, scene),
+            None if ticket.is_none() => {
+                self.store(key, token, ttl, scene.now);
                 Reply::Granted
             }
+            None if !self.yields(key, ticket, scene) => self.grant(key, token, ttl, ticket, scene),
+            None => self.refuse_plain(key, ticket, scene),
         }
+    }
+
+    /// Who has no ballot is not told of ballots.
+    fn refuse_plain(&mut self, key: &Key, ticket: Option<&Ticket>, scene: &Scene<'_>) -> Reply {
+        let mut reply = self.refuse(key, ticket, scene);
+        if let Reply::Queued {
+            holder: Some(holder),
+            ..
+        } = &mut reply
+        {
+            holder.ballot = Ballot::default();
+        }
+        reply
+    }
+
+    /// What a new lease needs of this node, whoever has the lock. Says what its
+    /// ballot must exceed.
+    fn admit(
+        &mut self,
+        key: &Key,
+        ttl: Ttl,
+        ballot: Ballot,
+        scene: &Scene<'_>,
+    ) -> Result<Ballot, Reply> {
+        if let Some(refusal) = self.check(scene) {
+            return Err(refusal);
+        }
+        let seen = self.weigh(key, ballot, scene)?;
+        let guard = self.guard.as_ref().filter(|_| scene.policy.is_some());
+        match guard.map(|guard| guard.max_ttl).filter(|most| ttl > *most) {
+            Some(max_ttl) => Err(Reply::TtlTooLong(max_ttl.duration())),
+            None => Ok(seen),
+        }
+    }
+
+    fn grant(
+        &mut self,
+        key: &Key,
+        token: &Token,
+        ttl: Ttl,
+        ticket: Option<&Ticket>,
+        scene: &Scene<'_>,
+    ) -> Reply {
+        self.store(key, token, ttl, scene.now);
+        self.with_queue(key, |queue| queue.granted(ticket, &scene.line(key)));
+        Reply::Granted
+    }
+
+    fn refuse(&mut self, key: &Key, ticket: Option<&Ticket>, scene: &Scene<'_>) -> Reply {
+        let holder = self.holder(key, scene.now);
+        match (ticket, holder) {
+            (None, None) => Reply::Kept,
+            (None, holder) => Reply::Held(holder),
+            (Some(ticket), holder) => {
+                let queue = self.queues.entry(key.clone()).or_default();
+                let first = queue.join(ticket, &scene.line(key));
+                Reply::Queued { holder, first }
+            }
+        }
+    }
+
+    /// Whether the lock, which is free, is kept for somebody else.
+    fn yields(&mut self, key: &Key, ticket: Option<&Ticket>, scene: &Scene<'_>) -> bool {
+        let line = scene.line(key);
+        self.with_queue(key, |queue| queue.is_turn_of_another(ticket, &line))
+            .unwrap_or(false)
+    }
+
+    fn leave(&mut self, key: &Key, ticket: &str, scene: &Scene<'_>) {
+        let is_free = !self.keys.contains_key(key);
+        let line = scene.line(key);
+        self.with_queue(key, |queue| queue.leave(ticket, is_free, &line));
+    }
+
+    /// Does something with the queue for this lock, if there is one; one that
+    /// nobody stands in leaves nothing behind.
+    fn with_queue<T>(&mut self, key: &Key, act: impl FnOnce(&mut Queue) -> T) -> Option<T> {
+        let queue = self.queues.get_mut(key)?;
+        let done = act(queue);
+        if queue.is_empty() {
+            self.queues.remove(key);
+        }
+        Some(done)
     }
 
     fn extend(&mut self, key: &Key, token: &Token, ttl: Ttl, now: u64) -> Reply {
@@ -243,6 +402,7 @@ impl NodeState {
             None => Reply::Missing,
             Some(stored) if stored.is(token) => {
                 self.keys.remove(key);
+                self.with_queue(key, |queue| queue.freed(&scene.line(key)));
                 Reply::Released
             }
             Some(_) => Reply::Foreign,
@@ -391,6 +551,16 @@ impl NodeState {
     /// Deletes `key` as a stranger would.
     pub fn delete(&mut self, key: &Key) {
         self.keys.remove(key);
+    }
+
+    /// Who waits for this lock, if anybody does.
+    pub fn queue(&self, key: &Key) -> Option<&Queue> {
+        self.queues.get(key)
+    }
+
+    /// Ends the time for which a free lock is kept, as the clock would.
+    pub fn let_turn_pass(&mut self, key: &Key) {
+        self.with_queue(key, Queue::let_turn_pass);
     }
 
     /// The restart guard, if there is one.

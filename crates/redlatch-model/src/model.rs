@@ -95,11 +95,7 @@ impl LockModel {
 
     fn node(&self, name: usize) -> Node {
         let mut state = NodeState::default();
-        let scene = Scene {
-            now: ARMED,
-            run: &self.runs[0],
-            policy: Some(&self.policy),
-        };
+        let scene = Scene::new(ARMED, &self.runs[0], Some(&self.policy));
         state.apply(&Request::Guard(GuardOrder::AssumeFresh), &scene);
         Node::new(name, state)
     }

@@ -40,11 +40,7 @@ impl LockModel {
         };
         let variant = self.config.variant;
         let node = state.node_mut(number);
-        let scene = Scene {
-            now,
-            run: &self.runs[0],
-            policy: Some(&self.policy),
-        };
+        let scene = Scene::new(now, &self.runs[0], Some(&self.policy));
         let memory = Arc::make_mut(&mut node.state);
         if let Ask::Force(ballot) = message.ask {
             return self.apply_force(memory, ballot, &scene);
@@ -74,6 +70,7 @@ impl LockModel {
                 token: token(),
                 ttl: ttl(),
                 ballot: Some(ballot),
+                ticket: None,
             },
             Ask::Extend(_) => Request::Extend {
                 key,
@@ -92,6 +89,7 @@ impl LockModel {
                 key,
                 token: token(),
                 ballot: Some(ballot),
+                leaves: None,
             },
             Ask::Force(ballot) => Request::Force { key, ballot },
         }
@@ -185,11 +183,8 @@ impl LockModel {
             Crash::RolledBack => node.state = node.saved.clone().unwrap_or_default(),
         }
         let restarted = kind != Crash::Flushed && variant != Variant::GuardIsMarker;
-        let scene = Scene {
-            now,
-            run: &self.runs[usize::from(restarted)],
-            policy: Some(&self.policy),
-        };
+        let run = &self.runs[usize::from(restarted)];
+        let scene = Scene::new(now, run, Some(&self.policy));
         let memory = Arc::make_mut(&mut node.state);
         variant.apply(memory, &self.other_lock, &scene);
         // A guard of the node's current run is always that of the first name:

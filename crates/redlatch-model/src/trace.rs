@@ -67,7 +67,7 @@ impl LockModel {
 fn answer(reply: &Reply) -> String {
     match reply {
         Reply::Low { seen, .. } => format!("LOW({})", show(*seen)),
-        Reply::Held(_) => "HELD".to_owned(),
+        Reply::Held(_) | Reply::Kept | Reply::Queued { .. } => "HELD".to_owned(),
         other => format!("{other:?}").to_uppercase(),
     }
 }

@@ -216,6 +216,16 @@ impl RedisServer {
         keys
     }
 
+    /// Who waits for the lock with this name, under the default prefix: the
+    /// channels on which they are called, the first one first.
+    #[track_caller]
+    pub fn queue(&self, name: &str) -> Vec<String> {
+        let key = format!("redlatch:__queue:redlatch:{name}");
+        let clients = self.command(&["ZRANGE", &key, "0", "+inf", "BYSCORE"]);
+        let clients = clients.as_array().iter();
+        clients.map(|client| client.as_text().to_owned()).collect()
+    }
+
     /// The string at `key`, if there is one.
     #[track_caller]
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {

@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::{Ballot, Fence, Key, Lease, Reply, Request, Terms, Token, Verdict};
-use tokio::time::Instant;
+use redlatch_core::{
+    Ballot, Fence, Key, Lease, Reply, Request, Terms, Ticket, Token, Verdict, keeps,
+};
+use tokio::time::{Instant, sleep_until};
 
-use crate::driver::Driver;
+use crate::driver::{Driver, Refusal, Votes};
 use crate::error::NoQuorum;
 use crate::lease::Cell;
 use crate::node::{NodeError, NodeErrorKind};
@@ -21,8 +23,8 @@ pub(crate) enum Attempt {
     Won(Arc<Cell>, Option<Stragglers>),
     /// Somebody else has the lock.
     Busy {
-        /// For so long, unless it is renewed.
-        remaining: Option<Duration>,
+        /// What the nodes said, those that did.
+        refusals: Vec<Refusal>,
         /// Whether some nodes granted it, or failed: several contend and none
         /// may have it, or nobody can have it for now.
         split: bool,
@@ -34,6 +36,12 @@ pub(crate) enum Attempt {
     Ahead,
 }
 
+/// How often, in one attempt, the one who keeps its grants when nodes are split
+/// waits for the others to give theirs back, and for how long at least at first.
+/// Each time it waits twice as long.
+const YIELDS: u32 = 3;
+const SHORTEST_YIELD: Duration = Duration::from_millis(1);
+
 /// What an attempt is made with.
 pub(crate) struct Bid<'a> {
     pub(crate) driver: &'a Driver,
@@ -43,6 +51,8 @@ pub(crate) struct Bid<'a> {
     pub(crate) name: &'a Arc<str>,
     pub(crate) key: &'a Key,
     pub(crate) terms: Terms,
+    /// A place in the queues of the nodes, for one who waits.
+    pub(crate) ticket: Option<Ticket>,
 }
 
 impl Bid<'_> {
@@ -57,12 +67,11 @@ impl Bid<'_> {
         // All that follows counts from here: a node that granted the first
         // proposal does not lengthen the lease when it grants the next.
         let sent = driver.now();
-        let mut ballot = self
-            .proposals
-            .map(|proposals| proposals.next(sent.unix_millis()));
+        let mut ballot = self.proposals.map(|proposals| proposals.next(sent));
         // Declared before the votes, so dropped after them: first what was not
         // yet sent is withdrawn, then the release goes out behind what was.
         let mut unkept = Unkept::new(self.reaper, Orphan::new(self.key, &token, ttl, ballot));
+        let mut yields = 0;
         loop {
             unkept.raise(ballot);
             let request = Request::Acquire {
@@ -70,7 +79,9 @@ impl Bid<'_> {
                 token: token.clone(),
                 ttl,
                 ballot,
+                ticket: self.ticket.clone(),
             };
+            let asked = Instant::now();
             let mut votes = driver.ask(&request, limit);
             match votes.verdict().await {
                 Verdict::Won => {
@@ -84,6 +95,10 @@ impl Bid<'_> {
                     let clock = driver.clock().clone();
                     let fence = ballot.map(Fence::of);
                     let cell = Cell::new(name, key, token, fence, clock, lease);
+                    // With one node it was taken up by the grant.
+                    if driver.nodes().len() > 1 {
+                        cell.lock().ticket = self.ticket.clone();
+                    }
                     return Attempt::Won(cell, stragglers);
                 }
                 Verdict::Again => match self.counter(votes.again()) {
@@ -101,13 +116,26 @@ impl Bid<'_> {
                     return Attempt::Unavailable(driver.no_quorum(self.name, failures));
                 }
                 verdict @ (Verdict::Refused | Verdict::Mixed) => {
+                    let took = asked.elapsed();
+                    if self.ticket.is_some() || votes.round().granted() > 0 {
+                        votes.hear_out(took).await;
+                    }
+                    // The others give back what they have, which takes about as
+                    // long as it took to be refused.
+                    let again = Instant::now() + took.max(SHORTEST_YIELD) * (1 << yields);
+                    if keeps_what_it_has(&token, &votes) && yields < YIELDS && again < end {
+                        yields += 1;
+                        sleep_until(again).await;
+                        limit = end.saturating_duration_since(Instant::now());
+                        continue;
+                    }
                     if votes.round().is_refused_by_all() {
                         // No node has anything of this token, and none ever will.
                         unkept.forget();
                     }
                     return Attempt::Busy {
-                        remaining: votes.remaining(),
                         split: verdict == Verdict::Mixed || votes.round().granted() > 0,
+                        refusals: votes.into_refusals(),
                     };
                 }
             }
@@ -142,4 +170,13 @@ impl Bid<'_> {
         let slow = all.map(|node| (node, slow.clone())).collect();
         Attempt::Unavailable(self.driver.no_quorum(self.name, slow))
     }
+}
+
+/// Whether the nodes are split between contenders, and this one is to win.
+fn keeps_what_it_has(token: &Token, votes: &Votes) -> bool {
+    let holders = votes.refusals().iter().map(|refusal| {
+        let holder = refusal.holder.as_ref();
+        holder.and_then(|holder| holder.value.as_deref())
+    });
+    keeps(token.as_str().as_bytes(), votes.round().granted(), holders)
 }

@@ -174,12 +174,14 @@ impl Client {
     pub(crate) fn start(driver: Driver, settings: Settings) -> Arc<Self> {
         let driver = Arc::new(driver);
         let proposals = Arc::new(Proposals::new());
+        let reaper = Reaper::start(driver.clone());
+        let leaver = reaper.clone();
         Arc::new(Self {
             keeper: Keeper::start(driver.clone(), proposals.clone()),
-            reaper: Reaper::start(driver.clone()),
+            reaper,
             driver,
             proposals,
-            queues: Queues::default(),
+            queues: Queues::new(move |place| leaver.release(place)),
             settings,
             owners: StdMutex::default(),
             closed: AtomicBool::new(false),

@@ -17,6 +17,7 @@ use crate::node::redis::address::{Address, Tls};
 use crate::node::redis::borrowed::Borrowed;
 use crate::node::redis::link::Link;
 use crate::node::{Charter, Node, NodeError};
+use crate::random;
 use crate::settings::Settings;
 
 /// Collects the settings of a client. Made by [`Redlatch::builder`].
@@ -257,7 +258,9 @@ impl Builder {
         let nodes = self.nodes.len();
         let guarded = self.restart_guard.unwrap_or(nodes > 1);
         let max_ttl = Ttl::new(self.max_ttl).map_err(ConfigError::from)?;
+        let service_prefix = self.settings.keys.service_prefix();
         let settings = Settings {
+            client: format!("{service_prefix}__call:{:016x}", random::number()).into(),
             node_timeout: self.node_timeout,
             max_ttl: guarded.then_some(max_ttl.duration()),
             ..self.settings
@@ -271,6 +274,8 @@ impl Builder {
             policy,
             service_prefix: settings.keys.service_prefix().into(),
             strict,
+            client: settings.client.clone(),
+            turn: Driver::turn_for(self.node_timeout),
         };
         let nodes = open(self.nodes, &self.tls, &charter)?;
         Ok((Driver::new(nodes, self.node_timeout, self.clock), settings))

@@ -11,7 +11,7 @@ use crate::error::{Error, NoQuorum, Result};
 use crate::guard::{Guard, Hold};
 use crate::mutex::{Mutex, Plan};
 use crate::random;
-use crate::waiting::{Place, Turn, Wish, until_worth_trying};
+use crate::waiting::{Place, Turn, Watch, Wish};
 
 /// How long a `lock` waits before it tries again where nodes did not answer, or
 /// were split between contenders.
@@ -39,8 +39,9 @@ impl Mutex {
             fencing: self.fencing,
         };
         // Who comes while others wait stands behind them, unless it won't wait at all.
-        let mut busy = queues.is_waited_for(&plan.key).then_some(None);
+        let mut busy = queues.is_waited_for(&plan.key) || queues.is_contended(&plan.key);
         let mut place = None;
+        let mut watch: Option<Watch<'_>> = None;
         loop {
             // Looked for each time, whatever the nodes said: a lease that was
             // handed over must not lie there until it has run out.
@@ -48,41 +49,56 @@ impl Mutex {
                 if guard.ensure_held().is_ok() {
                     return Ok(Some(guard));
                 }
-                (place, busy) = (None, Some(None));
+                (place, watch, busy) = (None, None, true);
             }
-            if let Some(remaining) = busy.take().filter(|_| !is_over()) {
+            if std::mem::take(&mut busy) && !is_over() {
                 let place = place.get_or_insert_with(|| queues.join(&plan.key, wish));
                 match place.turn(deadline).await {
                     None => return Ok(None),
                     Some(Turn::Handed) => continue,
                     Some(Turn::Head) => {}
                 }
-                contest.refusals += 1;
-                let (key, refusals) = (&plan.key, contest.refusals);
-                tokio::select! {
-                    biased;
-                    () = place.hand() => continue,
-                    () = until_worth_trying(driver, key, remaining, refusals, deadline) => {}
+                // Who has just become the head asks the nodes for a place first.
+                if let Some(watch) = &mut watch {
+                    contest.refusals += 1;
+                    tokio::select! {
+                        biased;
+                        () = place.hand() => continue,
+                        () = watch.until_worth_trying(deadline) => {}
+                    }
                 }
             }
+            if place.is_some() && watch.is_none() {
+                watch = Some(Watch::new(driver, &plan.key));
+            }
             let tried = Instant::now();
-            match self.attempt(plan).await? {
+            match self.attempt(plan, place.as_ref()).await? {
                 Attempt::Won(cell, stragglers) => {
-                    let hold = Hold::new(self.client.clone(), cell, stragglers);
+                    if let Some(place) = &place {
+                        place.served();
+                    }
+                    let batch = place.map(|place| {
+                        drop(place);
+                        queues.count(&plan.key)
+                    });
+                    let hold = Hold::new(self.client.clone(), cell, stragglers, batch);
                     return Ok(Some(Guard::new(hold)));
                 }
                 // Whatever it was, it may have been handed to us meanwhile.
                 _ if is_over() && place.as_ref().is_some_and(Place::is_handed) => {}
                 Attempt::Busy { .. } if is_over() => return Ok(None),
-                Attempt::Busy { remaining, split } => {
+                Attempt::Busy { refusals, split } => {
                     contest.outage = None;
-                    busy = Some(remaining);
+                    busy = true;
+                    if let Some(watch) = &mut watch {
+                        watch.refused(&refusals);
+                    }
                     // Contenders that split the nodes between them must not try
                     // again in step; and where a node can be read but does not
                     // grant, a look can't tell that an attempt is in vain.
                     contest.splits = if split { contest.splits + 1 } else { 0 };
-                    if split {
-                        let pause = RETRY.delay(contest.splits, random::number());
+                    if contest.splits > 1 {
+                        let pause = RETRY.delay(contest.splits - 1, random::number());
                         self.pause(pause, deadline).await;
                     }
                 }
@@ -107,7 +123,9 @@ impl Mutex {
         sleep_until(deadline.map_or(wake, |end| wake.min(end))).await;
     }
 
-    async fn attempt(&self, plan: &Plan) -> Result<Attempt> {
+    /// Tries once; who has a place among the waiting takes one with the nodes
+    /// too, when it is refused.
+    async fn attempt(&self, plan: &Plan, place: Option<&Place<'_>>) -> Result<Attempt> {
         self.client.ensure_open()?;
         let Client {
             driver,
@@ -116,14 +134,23 @@ impl Mutex {
             settings,
             ..
         } = &*self.client;
+        let Plan { key, terms } = plan;
         let token = settings.token(self.note.as_deref())?;
+        let ticket = place.and_then(|place| {
+            place.enrol(&token, terms.ttl, || {
+                // The clock of one node says it better than that of each client.
+                let now = (driver.nodes().len() > 1).then(|| proposals.next(driver.now()).number());
+                settings.ticket(now)
+            })
+        });
         let bid = Bid {
             driver,
             reaper,
             proposals: self.fencing.then_some(&**proposals),
             name: &self.name,
-            key: &plan.key,
-            terms: plan.terms,
+            key,
+            terms: *terms,
+            ticket,
         };
         Ok(bid.attempt(token).await)
     }

@@ -6,11 +6,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redlatch_core::{Instant, Reply, Request, Round, Ttl, Verdict, Vote};
+use redlatch_core::{Holder, Instant, Reply, Request, Round, Ttl, Verdict, Vote};
+use tokio::time::timeout;
 
 use crate::clock::Clock;
 use crate::error::NoQuorum;
 use crate::node::{Call, Node, NodeError};
+
+/// What nodes that are about as quick as the others need to answer after them.
+const GRACE: Duration = Duration::from_millis(1);
 
 /// All nodes of a deployment, and how to ask them.
 pub(crate) struct Driver {
@@ -18,6 +22,12 @@ pub(crate) struct Driver {
     node_timeout: Duration,
     clock: Arc<dyn Clock>,
 }
+
+/// How long a free lock is kept for the first who waits, at least and at most:
+/// from the call to its request on a node takes a round trip, and it may have to
+/// wake up.
+const SHORTEST_TURN: Duration = Duration::from_millis(200);
+const LONGEST_TURN: Duration = Duration::from_secs(2);
 
 impl Driver {
     pub(crate) fn new(
@@ -30,6 +40,17 @@ impl Driver {
             node_timeout,
             clock,
         }
+    }
+
+    /// How long a free lock is kept for the first who waits, with this node timeout.
+    pub(crate) fn turn_for(node_timeout: Duration) -> Duration {
+        node_timeout
+            .saturating_mul(4)
+            .clamp(SHORTEST_TURN, LONGEST_TURN)
+    }
+
+    pub(crate) fn turn(&self) -> Duration {
+        Self::turn_for(self.node_timeout)
     }
 
     pub(crate) fn nodes(&self) -> &[Arc<dyn Node>] {
@@ -65,7 +86,7 @@ impl Driver {
             round: Round::new(self.nodes.len()),
             failures: Vec::new(),
             again: Vec::new(),
-            remaining: None,
+            refusals: Vec::new(),
         }
     }
 
@@ -115,8 +136,19 @@ pub(crate) struct Votes {
     failures: Vec<(usize, NodeError)>,
     /// What those nodes said that would grant another ballot.
     again: Vec<Reply>,
-    /// The longest that the key still lives on a node where somebody has it.
-    remaining: Option<Duration>,
+    /// What those nodes said where somebody has the lock, or will have it.
+    refusals: Vec<Refusal>,
+}
+
+/// What a node said that did not grant a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) node: usize,
+    /// Who has it there, if the node says so.
+    pub(crate) holder: Option<Holder>,
+    /// Whether we stand first in the node's queue; nothing when we don't stand
+    /// in it at all.
+    pub(crate) first: Option<bool>,
 }
 
 impl Votes {
@@ -140,9 +172,17 @@ impl Votes {
                 if vote == Vote::Again {
                     self.again.push(reply.clone());
                 }
-                if let Reply::Held(Some(holder)) = reply {
-                    self.remaining = self.remaining.max(holder.remaining);
-                }
+                let refusal = match reply {
+                    Reply::Held(holder) => Some((holder, None)),
+                    Reply::Kept => Some((&None, None)),
+                    Reply::Queued { holder, first } => Some((holder, Some(*first))),
+                    _ => None,
+                };
+                self.refusals.extend(refusal.map(|(holder, first)| Refusal {
+                    node,
+                    holder: holder.clone(),
+                    first,
+                }));
                 let failure = NodeError::in_reply(reply).map(|error| (node, error));
                 self.failures.extend(failure);
             }
@@ -159,13 +199,24 @@ impl Votes {
         &self.again
     }
 
-    /// How long somebody else has the lock, unless it is renewed.
-    pub(crate) fn remaining(&self) -> Option<Duration> {
-        self.remaining
+    /// What those nodes said where somebody has the lock, or will have it.
+    pub(crate) fn refusals(&self) -> &[Refusal] {
+        &self.refusals
+    }
+
+    /// Gives those that have not answered a little more time, although the
+    /// round is decided: as long again as it took.
+    pub(crate) async fn hear_out(&mut self, took: Duration) {
+        let all = async { while self.next().await.is_some() {} };
+        let _ = timeout(took + GRACE, all).await;
     }
 
     pub(crate) fn round(&self) -> &Round {
         &self.round
+    }
+
+    pub(crate) fn into_refusals(self) -> Vec<Refusal> {
+        self.refusals
     }
 
     pub(crate) fn into_failures(self) -> Vec<(usize, NodeError)> {

@@ -25,7 +25,7 @@ pub(crate) async fn force(
     key: Key,
 ) -> Result<bool> {
     let mut held = false;
-    let mut ballot = proposals.next(driver.now().unix_millis());
+    let mut ballot = proposals.next(driver.now());
     for round in 1.. {
         let key = key.clone();
         let mut votes = driver.ask(&Request::Force { key, ballot }, driver.node_timeout());
@@ -54,7 +54,7 @@ pub(crate) async fn force(
                 _ => {}
             }
         }
-        let fresh = proposals.next(driver.now().unix_millis());
+        let fresh = proposals.next(driver.now());
         ballot = highest.map_or(fresh, |highest| highest.max(fresh));
     }
     unreachable!("it returns in one of the rounds")

@@ -14,6 +14,7 @@ use crate::error::{ConfigError, Error, Lost, Result};
 use crate::lease::{Cell, Lease};
 use crate::owner::OwnerState;
 use crate::reaper::Unkept;
+use crate::settings::Settings;
 use crate::stragglers::Stragglers;
 use crate::waiting::Wish;
 
@@ -196,18 +197,39 @@ pub(crate) struct Hold {
 struct Handovers {
     count: u32,
     since: Instant,
+    /// How many waited in this process when the lease was won, if others had
+    /// the lock before; nothing if it was free.
+    batch: Option<usize>,
+}
+
+/// When others want the lock too, those who came after it was won must wait for
+/// the next turn, unless all of it takes no longer than this.
+const QUICK: Duration = Duration::from_millis(2);
+
+impl Handovers {
+    /// Whether the lock is to be given back for others to have.
+    fn are_over(&self, settings: &Settings) -> bool {
+        let elapsed = self.since.elapsed();
+        let served = self.batch.is_some_and(|batch| self.count as usize >= batch);
+        self.count >= settings.handovers
+            || elapsed >= settings.handover_time
+            || served && elapsed >= QUICK
+    }
 }
 
 impl Hold {
-    /// Takes charge of a lease that was won: from here on it is renewed.
+    /// Takes charge of a lease that was won: from here on it is renewed. When
+    /// others had the lock before, `batch` says how many wait in this process.
     pub(crate) fn new(
         client: Arc<Client>,
         cell: Arc<Cell>,
         stragglers: Option<Stragglers>,
+        batch: Option<usize>,
     ) -> Arc<Self> {
         let handovers = Handovers {
             count: 0,
             since: Instant::now(),
+            batch,
         };
         Self::keep(client, cell, stragglers, handovers)
     }
@@ -242,9 +264,7 @@ impl Hold {
         let Client {
             queues, settings, ..
         } = &*self.client;
-        let Handovers { count, since } = self.handovers;
-        if count >= settings.handovers
-            || since.elapsed() >= settings.handover_time
+        if self.handovers.are_over(settings)
             || self.exported.load(Ordering::Relaxed)
             || self.client.ensure_open().is_err()
         {
@@ -267,8 +287,8 @@ impl Hold {
         let Some(next) = next else { return false };
         self.armed = false;
         self.client.keeper.forget(&cell);
-        let count = count + 1;
-        let handovers = Handovers { count, since };
+        let mut handovers = self.handovers;
+        handovers.count += 1;
         let stragglers = self.stragglers.take();
         let hold = Self::keep(self.client.clone(), next, stragglers, handovers);
         seat.hand(Guard::new(hold));
@@ -286,6 +306,9 @@ impl Hold {
         let cell = self.lease.cell();
         self.client.keeper.forget(cell);
         self.client.queues.poke(&cell.key);
+        if self.handovers.batch.is_some() {
+            self.client.queues.note_contended(&cell.key);
+        }
         if let Some(stragglers) = self.stragglers.take() {
             stragglers.stop();
         }

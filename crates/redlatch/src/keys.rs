@@ -73,7 +73,7 @@ impl KeyScheme {
         let own = [format!("{}__", self.service_prefix()), "__".into()];
         let is_own = |text: &str| {
             let name = own.iter().find_map(|own| text.strip_prefix(own.as_str()));
-            matches!(name, Some("fence" | "guard"))
+            name.is_some_and(|name| matches!(name, "fence" | "guard") || name.starts_with("queue:"))
         };
         if is_own(name) || is_own(&key) {
             return Err(ConfigError::ReservedName(name.into()));
@@ -173,7 +173,7 @@ mod tests {
             scheme.key(&"x".repeat(1025)),
             Err(ConfigError::NameTooLong(1025))
         );
-        for name in ["__fence", "__guard"] {
+        for name in ["__fence", "__guard", "__queue:stock"] {
             let refused = Err(ConfigError::ReservedName(name.into()));
             assert_eq!(scheme.key(name), refused);
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redlatch_core::{Ballot, Fence, Instant, Key, Loss, Request, Step, Terms, Token, Ttl};
+use redlatch_core::{Ballot, Fence, Instant, Key, Loss, Request, Step, Terms, Ticket, Token, Ttl};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -123,6 +123,9 @@ pub(crate) struct State {
     /// The longest that was ever asked for: a node may have it for that long,
     /// also when its answer was never heard.
     longest: Ttl,
+    /// The ticket that it was waited for with: a node that was slow may have
+    /// taken it after all.
+    pub(crate) ticket: Option<Ticket>,
     /// Where the keeper has put it, while it does.
     pub(crate) slot: Option<(tokio::time::Instant, u64)>,
     /// Whether a renewal is under way.
@@ -152,6 +155,7 @@ impl Cell {
                 longest: lease.length(),
                 lease,
                 highest: fence.map(Fence::ballot),
+                ticket: None,
                 slot: None,
                 renewing: false,
                 released: false,
@@ -228,7 +232,7 @@ impl Cell {
             return None;
         }
         // Noted before it is sent: a release carries the highest one.
-        let ballot = proposals.next(now.unix_millis()).max(state.highest?.next());
+        let ballot = proposals.next(now).max(state.highest?.next());
         state.highest = Some(ballot);
         Some(Request::Rejoin {
             key: self.key.clone(),
@@ -252,6 +256,7 @@ impl Cell {
         let cell = Self::new(name, key, token, fence, self.clock.clone(), lease);
         let mut handed = cell.lock();
         (handed.highest, handed.longest) = (state.highest, state.longest);
+        handed.ticket = state.ticket.take();
         drop(handed);
         // From here on the old holder neither renews nor rejoins.
         state.lease.release();
@@ -261,6 +266,7 @@ impl Cell {
     /// What is to be given back when its holder is done.
     pub(crate) fn orphan(&self) -> Orphan {
         let state = self.lock();
-        Orphan::new(&self.key, &self.token, state.longest, state.highest)
+        let ticket = state.ticket.as_ref();
+        Orphan::new(&self.key, &self.token, state.longest, state.highest).with(ticket)
     }
 }

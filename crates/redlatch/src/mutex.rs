@@ -202,7 +202,7 @@ impl Mutex {
     /// The guard of a lease that was adopted.
     async fn take_charge(&self, cell: Arc<Cell>) -> Guard {
         let key = cell.key.clone();
-        let hold = Hold::new(self.client.clone(), cell, None);
+        let hold = Hold::new(self.client.clone(), cell, None, None);
         // Whoever exported it may still hold it.
         hold.share();
         let guard = Guard::new(hold);

@@ -1,10 +1,8 @@
 //! Which ballots a client proposes.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use redlatch_core::Ballot;
-
-use crate::random;
+use redlatch_core::{Ballot, Instant};
 
 /// Proposes ballots by the client's clock, as far as the nodes find it right.
 ///
@@ -14,9 +12,6 @@ use crate::random;
 pub(crate) struct Proposals {
     /// What to add to our clock to get the nodes', in milliseconds.
     correction: AtomicI64,
-    /// Tells apart what this client proposes in the same millisecond, and
-    /// begins anywhere so that clients rarely propose the same.
-    tie: AtomicU64,
 }
 
 /// Clocks that differ by no more milliseconds are good enough; a reply's way
@@ -27,15 +22,15 @@ impl Proposals {
     pub(crate) fn new() -> Self {
         Self {
             correction: AtomicI64::new(0),
-            tie: AtomicU64::new(random::number()),
         }
     }
 
-    /// A ballot for this time on our clock, in milliseconds.
-    pub(crate) fn next(&self, now: u64) -> Ballot {
+    /// A ballot for this time on our clock. The microseconds tell apart what is
+    /// proposed in the same millisecond: who comes later proposes more.
+    pub(crate) fn next(&self, now: Instant) -> Ballot {
         let correction = self.correction.load(Ordering::Relaxed);
-        let tie = self.tie.fetch_add(1, Ordering::Relaxed);
-        Ballot::at(now.saturating_add_signed(correction), tie)
+        let millis = now.unix_millis().saturating_add_signed(correction);
+        Ballot::at(millis, now.unix_micros() % 1000)
     }
 
     /// A node's clock shows `theirs` when ours shows `ours`.
@@ -50,25 +45,33 @@ impl Proposals {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
+    fn at(micros: u64) -> Instant {
+        Instant::new(Duration::ZERO, Duration::from_micros(micros))
+    }
+
     #[test]
-    fn ballots_follow_the_clock_and_differ() {
+    fn ballots_follow_the_clock() {
         let proposals = Proposals::new();
-        let (one, other) = (proposals.next(1_000), proposals.next(1_000));
-        assert_ne!(one, other);
-        assert_eq!(one.millis(), 1_000);
+        let (one, other) = (proposals.next(at(1_000_001)), proposals.next(at(1_000_002)));
+        assert!(one < other);
+        assert_eq!([one, other].map(Ballot::millis), [1_000, 1_000]);
+        assert!(proposals.next(at(1_000_999)) < proposals.next(at(1_001_000)));
     }
 
     #[test]
     fn a_wrong_clock_is_corrected_by_what_nodes_say() {
         let proposals = Proposals::new();
+        let next = |millis: u64| proposals.next(at(millis * 1000)).millis();
         proposals.learn(1_000, 1_002);
-        assert_eq!(proposals.next(2_000).millis(), 2_000, "close enough");
+        assert_eq!(next(2_000), 2_000, "close enough");
         proposals.learn(1_000, 3_601_000);
-        assert_eq!(proposals.next(2_000).millis(), 3_602_000);
+        assert_eq!(next(2_000), 3_602_000);
         proposals.learn(3_601_000, 1_000);
-        assert_eq!(proposals.next(3_602_000).millis(), 2_000);
-        assert_eq!(proposals.next(0).millis(), 0);
+        assert_eq!(next(3_602_000), 2_000);
+        assert_eq!(next(0), 0);
     }
 }

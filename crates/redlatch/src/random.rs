@@ -16,3 +16,8 @@ pub(crate) fn number() -> u64 {
     fill(&mut bytes);
     u64::from_ne_bytes(bytes)
 }
+
+/// A random number from 0 up to, but not including, 1.
+pub(crate) fn fraction() -> f64 {
+    (number() >> 11) as f64 / (1u64 << 53) as f64
+}

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redlatch_core::{Backoff, Ballot, Key, Reply, Request, Token, Ttl};
+use redlatch_core::{Backoff, Ballot, Key, Reply, Request, Ticket, Token, Ttl};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -35,7 +35,7 @@ const REST: Backoff = Backoff {
 #[derive(Clone)]
 pub(crate) struct Reaper {
     nodes: usize,
-    jobs: mpsc::UnboundedSender<(Job, Ticket)>,
+    jobs: mpsc::UnboundedSender<(Job, Count)>,
     /// How many jobs are not done.
     open: watch::Sender<usize>,
     /// Set when nothing is to be repeated any more.
@@ -51,9 +51,9 @@ enum Job {
 }
 
 /// Counts a job as not done for as long as it lives.
-struct Ticket(watch::Sender<usize>);
+struct Count(watch::Sender<usize>);
 
-impl Drop for Ticket {
+impl Drop for Count {
     fn drop(&mut self) {
         self.0.send_modify(|open| *open -= 1);
     }
@@ -68,6 +68,8 @@ pub(crate) struct Orphan {
     ttl: Ttl,
     /// The highest ballot that was sent for it; nothing for a plain lock.
     ballot: Option<Ballot>,
+    /// The name of a place in the queues of the nodes that is given up.
+    leaves: Option<Arc<str>>,
 }
 
 impl Orphan {
@@ -77,7 +79,14 @@ impl Orphan {
             token: token.clone(),
             ttl,
             ballot,
+            leaves: None,
         }
+    }
+
+    /// And with it a place in the queues of the nodes.
+    pub(crate) fn with(mut self, ticket: Option<&Ticket>) -> Self {
+        self.leaves = ticket.map(|ticket| ticket.name.clone());
+        self
     }
 
     /// The request that gives it back.
@@ -86,6 +95,7 @@ impl Orphan {
             key: self.key.clone(),
             token: self.token.clone(),
             ballot: self.ballot,
+            leaves: self.leaves.clone(),
         }
     }
 }
@@ -134,7 +144,7 @@ impl Reaper {
     fn hand_in(&self, job: Job) {
         self.open.send_modify(|open| *open += 1);
         // When the runtime has ended nobody receives it, and the ttl is the backstop.
-        let _ = self.jobs.send((job, Ticket(self.open.clone())));
+        let _ = self.jobs.send((job, Count(self.open.clone())));
     }
 
     /// Waits until every job has been tried on every node.
@@ -148,12 +158,12 @@ impl Reaper {
 struct Case {
     orphan: Orphan,
     end: Instant,
-    _ticket: Ticket,
+    _count: Count,
 }
 
 async fn reap(
     driver: Arc<Driver>,
-    mut receiver: mpsc::UnboundedReceiver<(Job, Ticket)>,
+    mut receiver: mpsc::UnboundedReceiver<(Job, Count)>,
     mut hurry: watch::Receiver<bool>,
 ) {
     let mut backlogs: Vec<Backlog> = driver.nodes().iter().map(|_| Backlog::default()).collect();
@@ -185,10 +195,10 @@ async fn reap(
             () = tokio::time::sleep_until(rested.unwrap_or(now)), if rested.is_some() => {}
             Ok(()) = hurry.changed() => {}
         }
-        for (job, ticket) in jobs.drain(..) {
+        for (job, count) in jobs.drain(..) {
             match job {
                 Job::Finish(stragglers) => finishing.push(async move {
-                    let _ticket = ticket;
+                    let _count = count;
                     stragglers.await;
                 }),
                 Job::Release(orphan, answers, failed) => {
@@ -196,7 +206,7 @@ async fn reap(
                     let case = Arc::new(Case {
                         orphan,
                         end,
-                        _ticket: ticket,
+                        _count: count,
                     });
                     match answers.is_empty() {
                         true => queue(&mut backlogs, case, failed),

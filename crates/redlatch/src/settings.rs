@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redlatch_core::{Owner, Token, Ttl};
+use redlatch_core::{Owner, Ticket, Token, Ttl};
 
 use crate::error::{ConfigError, Result};
 use crate::keys::KeyScheme;
@@ -26,6 +27,10 @@ pub(crate) struct Settings {
     /// What tokens say about this process.
     pub(crate) owner: Owner,
     pub(crate) suffix: String,
+    /// The name by which nodes call this client when its turn comes.
+    pub(crate) client: Arc<str>,
+    /// How many tickets it has had.
+    pub(crate) tickets: Arc<AtomicU64>,
 }
 
 impl Default for Settings {
@@ -44,6 +49,8 @@ impl Default for Settings {
             token_source: None,
             suffix: owner.suffix(),
             owner,
+            client: "".into(),
+            tickets: Arc::default(),
         }
     }
 }
@@ -66,6 +73,12 @@ impl Settings {
             return Err(ConfigError::TtlTooShort(ttl));
         }
         Ok(checked)
+    }
+
+    /// A ticket that was never used before, for one who has waited `since`.
+    pub(crate) fn ticket(&self, since: Option<u64>) -> Ticket {
+        let number = self.tickets.fetch_add(1, Ordering::Relaxed);
+        Ticket::new(&self.client, number, since)
     }
 
     /// A new token; `note` is for the people who look at the key.

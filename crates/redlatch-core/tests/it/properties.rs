@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use redlatch_core::validity::TtlError;
 use redlatch_core::{
     Backoff, Ballot, Instant, Key, Lease, NodeState, Owner, Reply, Request, Round, Scene, Step,
-    Terms, Token, Ttl, Verdict, Vote,
+    Terms, Token, Ttl, Verdict, Vote, keeps,
 };
 
 fn any_duration() -> impl Strategy<Value = Duration> {
@@ -100,6 +100,29 @@ proptest! {
         prop_assert!(last != Verdict::Open);
     }
 
+    /// Nodes that were split between contenders: the number of each is its token.
+    #[test]
+    fn of_those_who_split_the_nodes_exactly_one_keeps_what_it_has(
+        holders in prop::collection::vec(0..9u8, 1..9),
+    ) {
+        let tokens = [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|token: u8| [token]);
+        let keepers = tokens.iter().filter(|token| {
+            let granted = holders.iter().filter(|holder| **holder == token[0]).count();
+            let others = holders.iter().filter(|holder| **holder != token[0]);
+            keeps(&token[..], granted, others.map(|holder| Some(&tokens[usize::from(*holder)][..])))
+        });
+        prop_assert_eq!(keepers.count(), 1);
+    }
+
+    /// A bare `SET NX` says nothing about who has the key.
+    #[test]
+    fn nobody_keeps_what_it_has_against_more_or_as_many_unknown(
+        granted in 0..9usize, unknown in 0..9usize,
+    ) {
+        let kept = keeps(b"token", granted, (0..unknown).map(|_| None));
+        prop_assert_eq!(kept, granted > unknown);
+    }
+
     /// Whatever the clock and the nodes do, a lease only ever gets more time
     /// from a confirmation, and never more than the confirmed request is worth.
     #[test]
@@ -156,14 +179,14 @@ proptest! {
             let ttl = Ttl::new(Duration::from_millis(time)).unwrap();
             let key = key.clone();
             let live = holder.filter(|(_, until)| now < *until);
-            let scene = Scene { now, run: &run, policy: None };
+            let scene = Scene::new(now, &run, None);
             let ballot = (client > 0).then(|| Ballot::at(now, time));
             match step {
                 0 | 1 => {
                     let held = node.get(&key).is_some_and(|stored| {
                         stored.last_millisecond >= Some(now)
                     });
-                    let reply = node.apply(&Request::Acquire { key, token, ttl, ballot }, &scene);
+                    let reply = node.apply(&Request::Acquire { key, token, ttl, ballot, ticket: None }, &scene);
                     if reply == Reply::Granted {
                         match live {
                             Some((other, _)) => prop_assert_eq!(other, client),
@@ -187,7 +210,7 @@ proptest! {
                     }
                 }
                 3 => {
-                    let release = Request::Release { key, token, ballot };
+                    let release = Request::Release { key, token, ballot, leaves: None };
                     if node.apply(&release, &scene) == Reply::Released {
                         if let Some((other, _)) = live {
                             prop_assert_eq!(other, client);

@@ -1,12 +1,14 @@
 //! Runs the tables in `testdata/`: each line is one step, read by eye as well as by this.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redlatch_core::rules::Stored;
 use redlatch_core::{
-    Ballot, GuardOrder, Holder, Instant, Key, Lease, Loss, NodeState, Policy, Reply, Request,
-    Round, Scene, Step, Terms, Token, Ttl, Verdict, Vote,
+    Ballot, GuardOrder, Holder, Instant, Key, Lease, Loss, News, NodeState, Policy, Reply, Request,
+    Round, Scene, Step, Switchboard, Terms, Ticket, Token, Ttl, Verdict, Vote,
 };
 
 #[test]
@@ -64,12 +66,19 @@ fn rules_table() {
     let mut node = NodeState::default();
     let mut policy = None;
     let mut run: Arc<str> = "run 0".into();
+    let board = Board::default();
     for (number, line) in lines(include_str!("../../testdata/rules.txt")).enumerate() {
         let (step, expected) = line.split_once("->").unwrap_or((line, ""));
         let words: Vec<&str> = step.split_whitespace().collect();
         let now = words[0].parse().unwrap_or(0);
         match words[..] {
-            ["case:", ..] => (node, policy) = (NodeState::default(), None),
+            ["case:", ..] => {
+                (node, policy) = (NodeState::default(), None);
+                board.gone.borrow_mut().clear();
+            }
+            ["gone", client] => {
+                board.gone.borrow_mut().insert(client.into());
+            }
             ["guard", max_ttl, ref name @ ..] => {
                 policy = Some(Policy {
                     deployment: name.concat().into(),
@@ -90,20 +99,50 @@ fn rules_table() {
             }
             [_, "del", key] => node.delete(&Key::new(key)),
             [_, ref request @ ..] => {
-                let scene = Scene {
-                    now,
-                    run: &run,
-                    policy: policy.as_ref(),
-                };
+                let mut scene = Scene::new(now, &run, policy.as_ref());
+                (scene.turn, scene.board) = (200, &board);
                 let reply = node.apply(&request_of(request), &scene);
-                assert_eq!(reply_words(&reply), expected.trim(), "{line}");
+                let mut words = reply_words(&reply);
+                for (client, news) in board.calls.borrow_mut().drain(..) {
+                    words += &match news {
+                        News::First => format!(", calls {client}"),
+                        News::Changed => panic!("no rule says so"),
+                        News::YourTurn => format!(", calls {client} to take it"),
+                    };
+                }
+                assert_eq!(words, expected.trim(), "{line}");
             }
             [] => unreachable!("empty lines are left out"),
         }
     }
 }
 
+/// Notes who is called.
+#[derive(Debug, Default)]
+struct Board {
+    calls: RefCell<Vec<(String, News)>>,
+    gone: RefCell<BTreeSet<String>>,
+}
+
+impl Switchboard for Board {
+    fn call(&self, client: &str, _: &Key, news: News) -> bool {
+        let reached = !self.gone.borrow().contains(client);
+        if reached {
+            self.calls.borrow_mut().push((client.into(), news));
+        }
+        reached
+    }
+}
+
 fn request_of(words: &[&str]) -> Request {
+    // A client that waits, or waits no longer, is named at the end.
+    let named = words
+        .iter()
+        .position(|word| ["as", "leaves"].contains(word));
+    let (words, client) = match named {
+        Some(at) => (&words[..at], Some(words[at + 1])),
+        None => (words, None),
+    };
     if words[0] == "init" {
         return Request::Guard(match words[1] {
             "read" => GuardOrder::Read,
@@ -121,6 +160,16 @@ fn request_of(words: &[&str]) -> Request {
             token: token(words),
             ttl: ttl_of(words[3]),
             ballot: ballot(4),
+            ticket: client.map(|client| {
+                let (client, since) = client.split_once('@').unwrap_or((client, ""));
+                Ticket {
+                    name: client.into(),
+                    since: since
+                        .parse()
+                        .ok()
+                        .map(|millis| Ballot::at(millis, 0).number()),
+                }
+            }),
         },
         "rejoin" => Request::Rejoin {
             key,
@@ -139,6 +188,7 @@ fn request_of(words: &[&str]) -> Request {
             key,
             token: token(words),
             ballot: ballot(3),
+            leaves: client.map(Into::into),
         },
         "force" => Request::Force {
             key,
@@ -162,6 +212,14 @@ fn reply_words(reply: &Reply) -> String {
         Reply::Granted => "granted".into(),
         Reply::Held(None) => "held".into(),
         Reply::Held(Some(holder)) => format!("held {}", holder_words(holder)),
+        Reply::Kept => "kept".into(),
+        Reply::Queued { holder, first } => {
+            let place = if *first { "first" } else { "behind" };
+            let holder = holder
+                .as_ref()
+                .map(|holder| format!(" held {}", holder_words(holder)));
+            format!("{place}{}", holder.unwrap_or_default())
+        }
         Reply::Low { seen, .. } => match seen.number() & 1023 {
             0 => format!("low {}", seen.millis()),
             tie => format!("low {}+{tie}", seen.millis()),

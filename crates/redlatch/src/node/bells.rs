@@ -1,72 +1,155 @@
-//! Who wants to be told when something happens to a key.
+//! Who wants to be told when there is news about a lock.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
-use redlatch_core::Key;
-use tokio::sync::oneshot;
+use futures_util::task::AtomicWaker;
+use redlatch_core::{Key, News};
 
-/// The bells of one node, by key. A bell rings once.
-#[derive(Debug, Default)]
-pub(super) struct Bells {
-    hung: Mutex<HashMap<Key, Vec<oneshot::Sender<()>>>>,
+/// The bells of one node, by the name that they hang under.
+#[derive(Clone, Debug, Default)]
+pub struct Bells {
+    hung: Arc<Mutex<Hung>>,
 }
 
+type Hung = HashMap<Key, Vec<Arc<Slot>>>;
+
 impl Bells {
-    /// Hangs up a bell that rings when something happens to `key`.
-    pub(super) fn hang(&self, key: &Key) -> oneshot::Receiver<()> {
-        let (sender, receiver) = oneshot::channel();
+    /// Hangs up a bell that rings when there is news about `key`, until it is dropped.
+    pub fn hang(&self, key: &Key) -> Bell {
+        let slot = Arc::<Slot>::default();
         let mut hung = self.lock();
-        let bells = hung.entry(key.clone()).or_default();
-        // Those whose owner has left must not pile up while nothing happens.
-        bells.retain(|bell| !bell.is_closed());
-        bells.push(sender);
-        receiver
+        hung.entry(key.clone()).or_default().push(slot.clone());
+        Bell {
+            slot,
+            bells: self.clone(),
+            key: key.clone(),
+        }
     }
 
-    /// Something has happened to this key.
-    pub(super) fn ring(&self, key: &Key) {
-        for bell in self.lock().remove(key).into_iter().flatten() {
-            let _ = bell.send(());
-        }
+    /// There is news about this key. Says whether anybody hears it.
+    pub fn ring(&self, key: &Key, news: News) -> bool {
+        let hung = self.lock();
+        let slots = hung.get(key).map(Vec::as_slice).unwrap_or_default();
+        slots.iter().for_each(|slot| slot.tell(news));
+        !slots.is_empty()
     }
 
     /// Something may have happened to any key.
-    pub(super) fn ring_all(&self) {
-        for bell in std::mem::take(&mut *self.lock()).into_values().flatten() {
-            let _ = bell.send(());
+    pub fn ring_all(&self) {
+        for slot in self.lock().values().flatten() {
+            slot.tell(News::Changed);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Vec<oneshot::Sender<()>>>> {
+    fn lock(&self) -> MutexGuard<'_, Hung> {
         self.hung.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Rings when a node has news about a lock, for as long as it lives.
+pub struct Bell {
+    slot: Arc<Slot>,
+    bells: Bells,
+    key: Key,
+}
+
+impl Bell {
+    /// The weightiest news since it was asked last.
+    pub fn poll(&self, context: &mut Context<'_>) -> Poll<News> {
+        // Registered first: what comes after the look wakes us.
+        self.slot.waker.register(context.waker());
+        match self.slot.lock().take() {
+            Some(news) => Poll::Ready(news),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        let mut hung = self.bells.lock();
+        if let Some(slots) = hung.get_mut(&self.key) {
+            slots.retain(|slot| !Arc::ptr_eq(slot, &self.slot));
+            if slots.is_empty() {
+                hung.remove(&self.key);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Bell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Bell").field(&self.key).finish()
+    }
+}
+
+/// What one bell has to tell.
+#[derive(Debug, Default)]
+struct Slot {
+    news: Mutex<Option<News>>,
+    waker: AtomicWaker,
+}
+
+impl Slot {
+    fn tell(&self, news: News) {
+        let mut told = self.lock();
+        *told = (*told).max(Some(news));
+        drop(told);
+        self.waker.wake();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<News>> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
+
+    fn rung(bell: &Bell) -> Option<News> {
+        match bell.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(news) => Some(news),
+            Poll::Pending => None,
+        }
+    }
 
     #[test]
     fn a_bell_rings_for_its_own_key() {
         let bells = Bells::default();
-        let (mut one, mut other) = (bells.hang(&Key::new("a")), bells.hang(&Key::new("b")));
-        bells.ring(&Key::new("a"));
-        assert!(one.try_recv().is_ok());
-        assert!(other.try_recv().is_err());
+        let (one, other) = (bells.hang(&Key::new("a")), bells.hang(&Key::new("b")));
+        assert!(bells.ring(&Key::new("a"), News::YourTurn));
+        assert_eq!(rung(&one), Some(News::YourTurn));
+        assert_eq!(rung(&other), None);
         bells.ring_all();
-        assert!(other.try_recv().is_ok());
+        assert_eq!(rung(&other), Some(News::Changed));
     }
 
     #[test]
-    fn bells_whose_owner_has_left_do_not_pile_up() {
+    fn what_came_while_nobody_listened_is_not_lost() {
+        let bells = Bells::default();
+        let bell = bells.hang(&Key::new("a"));
+        for news in [News::First, News::YourTurn, News::Changed] {
+            bells.ring(&Key::new("a"), news);
+        }
+        assert_eq!(rung(&bell), Some(News::YourTurn), "the weightiest");
+        assert_eq!(rung(&bell), None);
+    }
+
+    #[test]
+    fn bells_whose_owner_has_left_leave_nothing_behind() {
         let bells = Bells::default();
         let key = Key::new("a");
-        for _ in 0..100 {
-            drop(bells.hang(&key));
-        }
+        let bell = bells.hang(&key);
+        drop(bells.hang(&key));
         assert_eq!(bells.lock()[&key].len(), 1);
-        bells.ring(&key);
+        drop(bell);
         assert!(bells.lock().is_empty());
+        assert!(!bells.ring(&key, News::Changed), "nobody hears it");
     }
 }

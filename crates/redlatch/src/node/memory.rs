@@ -1,12 +1,12 @@
 //! A node inside this process.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redlatch_core::{Instant, Key, NodeState, Reply, Request, Scene};
+use redlatch_core::{Instant, Key, News, NodeState, Reply, Request, Scene, Switchboard};
 
-use super::bells::Bells;
-use super::{Call, Charter, Node, NodeError, Ready, Watched, Watching};
+use super::{Bell, Bells, Call, Charter, Node, NodeError, Ready, Watched, Watching};
 use crate::clock::{Clock, SystemClock};
 
 /// A lock server inside this process: for tests, and for programs that need
@@ -45,6 +45,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     bells: Bells,
+    /// Which clients are to be told when something happens to a key.
+    watchers: HashMap<Key, HashSet<Arc<str>>>,
     node: NodeState,
     /// How many keys were left after the last sweep.
     swept: usize,
@@ -115,23 +117,29 @@ impl Node for MemoryNode {
         Box::pin(async move {
             let now = node.now();
             let mut state = node.lock();
+            let state = &mut *state;
             // Keys that nobody asks for again must not pile up: sweep when the
             // number has doubled, which costs a constant share of each request.
             if state.node.len() > 2 * state.swept + 64 {
                 state.node.sweep(now);
                 state.swept = state.node.len();
+                state
+                    .watchers
+                    .retain(|key, _| state.node.get(key).is_some());
             }
+            let charter = node.charter.as_ref();
             let scene = Scene {
                 now,
                 run: &node.inner.run,
-                policy: node
-                    .charter
-                    .as_ref()
-                    .and_then(|charter| charter.policy.as_ref()),
+                policy: charter.and_then(|charter| charter.policy.as_ref()),
+                turn: charter.map_or(0, |charter| charter.turn.as_millis() as u64),
+                board: &state.bells,
             };
             let reply = state.node.apply(&request, &scene);
             if let (Reply::Released, Some(key)) = (&reply, request.key()) {
-                state.bells.ring(key);
+                for client in state.watchers.remove(key).into_iter().flatten() {
+                    state.bells.ring(&called(&client, key), News::Changed);
+                }
             }
             Ok(reply)
         })
@@ -145,9 +153,22 @@ impl Node for MemoryNode {
             state.node.sweep_key(&key, now);
             let present = state.node.get(&key).is_some();
             // It does not tell of an expiry; that is what the lease's end is for.
-            let bell = Some(state.bells.hang(&key));
-            Ok(Watched { present, bell })
+            let client = node.charter.as_ref().map(|charter| &charter.client);
+            let told = client.is_some();
+            if let Some(client) = client.filter(|_| present) {
+                state
+                    .watchers
+                    .entry(key)
+                    .or_default()
+                    .insert(client.clone());
+            }
+            Ok(Watched { present, told })
         })
+    }
+
+    fn listen(&self, key: &Key) -> Option<Bell> {
+        let client = &self.charter.as_ref()?.client;
+        Some(self.lock().bells.hang(&called(client, key)))
     }
 
     fn ready(
@@ -157,4 +178,16 @@ impl Node for MemoryNode {
         let identity = Some(format!("memory {:p}", Arc::as_ptr(&self.inner)));
         Box::pin(async move { Ok(Ready { identity }) })
     }
+}
+
+/// Calls those who listen.
+impl Switchboard for Bells {
+    fn call(&self, client: &str, key: &Key, news: News) -> bool {
+        self.ring(&called(client, key), news)
+    }
+}
+
+/// Under which name the bell hangs by which a client is called for a lock.
+fn called(client: &str, key: &Key) -> Key {
+    Key::new(format!("{client} {key}"))
 }

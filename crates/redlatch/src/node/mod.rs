@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlatch_core::{Key, Policy, Reply, Request};
-use tokio::sync::oneshot;
+
+pub use bells::{Bell, Bells};
 
 /// One independent lock server.
 ///
@@ -44,16 +45,27 @@ pub trait Node: Send + Sync + 'static {
         Box::pin(futures_util::future::join_all(calls))
     }
 
-    /// Looks whether `key` is there, and arranges to be told when something
-    /// happens to it. Gives up after `limit`.
+    /// Hangs up a bell that rings when our turn for the lock with this `key`
+    /// comes, and when something happens to a key that was [watched](Node::watch).
+    /// Nothing when the node can't tell anything.
+    ///
+    /// Done before a request is sent that asks for a place in the queue, so it
+    /// must not take time.
+    fn listen(&self, _key: &Key) -> Option<Bell> {
+        None
+    }
+
+    /// Looks whether `key` is there, and arranges that those who
+    /// [listen](Node::listen) are told, once, when something happens to it.
+    /// Gives up after `limit`.
     ///
     /// The default tells nothing: those who wait then try from time to time.
     fn watch(&self, key: Key, limit: Duration) -> Watching {
         let inspected = self.call(Request::Inspect { key }, limit);
         Box::pin(async move {
             let present = inspected.await? != Reply::Missing;
-            let bell = None;
-            Ok(Watched { present, bell })
+            let told = false;
+            Ok(Watched { present, told })
         })
     }
 
@@ -75,6 +87,10 @@ pub struct Charter {
     pub service_prefix: Arc<str>,
     /// Whether a node that belongs to another deployment is refused at once.
     pub strict: bool,
+    /// Names the client in the queues of those who wait.
+    pub client: Arc<str>,
+    /// For how long a free lock is kept for the first of them.
+    pub turn: Duration,
 }
 
 /// A node's answer to come.
@@ -86,14 +102,13 @@ pub type CallAll = Pin<Box<dyn Future<Output = Vec<Result<Reply, NodeError>>> + 
 /// Whether a key is there, to come.
 pub type Watching = Pin<Box<dyn Future<Output = Result<Watched, NodeError>> + Send>>;
 
-/// Whether a key is there, and how one is told when that changes.
-#[derive(Debug)]
+/// Whether a key is there, and whether we are told when that changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched {
     /// Whether it is there.
     pub present: bool,
-    /// Receives once when something has happened to the key, or to the
-    /// connection that would have told of it. Nothing when the node can't tell.
-    pub bell: Option<oneshot::Receiver<()>>,
+    /// Whether those who listen are told when something happens to it.
+    pub told: bool,
 }
 
 /// What a node says of itself when it is ready.

@@ -4,9 +4,11 @@
 //! | --- | --- |
 //! | `queue` | who waits in this process, in order; only the first speaks to nodes |
 //! | `watch` | when it is worth another attempt |
+//! | `contended` | which locks others wanted too when we gave them back |
 
+mod contended;
 mod queue;
 mod watch;
 
 pub(crate) use queue::{Place, Queues, Turn, Wish};
-pub(crate) use watch::until_worth_trying;
+pub(crate) use watch::Watch;

@@ -4,22 +4,36 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redlatch_core::{Key, Terms};
+use redlatch_core::{Key, Terms, Ticket, Token, Ttl};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use super::contended::Contended;
 use crate::guard::Guard;
+use crate::reaper::Orphan;
 
 /// How long a new head trusts that the holder in its own process is quick.
 const LONGEST_REST: Duration = Duration::from_millis(50);
 
 /// The queues of a client, one for each lock that somebody waits for.
 ///
-/// Only the head of a queue speaks to the nodes. A holder in the same process
-/// that is done may hand its lease to the head, without a word to any node.
-#[derive(Default)]
+/// Only the head of a queue speaks to the nodes, for all in it: they share one
+/// place in the queues of the nodes. A holder in the same process that is done
+/// may hand its lease to the head, without a word to any node.
 pub(crate) struct Queues {
-    queues: Mutex<HashMap<Key, VecDeque<Arc<Seat>>>>,
+    queues: Mutex<HashMap<Key, Queue>>,
+    /// Gives up a place in the queues of the nodes.
+    leave: Box<dyn Fn(Orphan) + Send + Sync>,
+    contended: Contended,
+}
+
+/// Those who wait for one lock.
+#[derive(Default)]
+struct Queue {
+    seats: VecDeque<Arc<Seat>>,
+    /// Their place in the queues of the nodes, if they have one, and how it is
+    /// given up.
+    place: Option<(Ticket, Orphan)>,
 }
 
 /// What somebody who waits wants.
@@ -44,28 +58,57 @@ struct State {
     rest: Option<Instant>,
     /// A lease that was handed over, until its new holder takes it.
     guard: Option<Guard>,
+    /// A place in the queues of the nodes that nobody needs any more, once we
+    /// are done: a request of ours that asks for it may still be under way.
+    leaves: Option<Orphan>,
 }
 
 impl Queues {
+    /// Queues that nobody stands in; `leave` gives up a place in the queues of
+    /// the nodes.
+    pub(crate) fn new(leave: impl Fn(Orphan) + Send + Sync + 'static) -> Self {
+        Self {
+            queues: Mutex::default(),
+            leave: Box::new(leave),
+            contended: Contended::default(),
+        }
+    }
+
+    /// A lock that others want too is given back.
+    pub(crate) fn note_contended(&self, key: &Key) {
+        self.contended.note(key);
+    }
+
+    /// Whether others wanted this lock too when we gave it back just now, so
+    /// that it is best to stand in the queue from the start.
+    pub(crate) fn is_contended(&self, key: &Key) -> bool {
+        self.contended.is_noted(key)
+    }
+
     /// Whether anybody waits for this lock.
     pub(crate) fn is_waited_for(&self, key: &Key) -> bool {
         self.lock().contains_key(key)
+    }
+
+    /// How many wait for this lock.
+    pub(crate) fn count(&self, key: &Key) -> usize {
+        self.lock().get(key).map_or(0, |queue| queue.seats.len())
     }
 
     /// Takes the last place in the queue for this lock. It is left when the
     /// place is dropped.
     pub(crate) fn join(&self, key: &Key, wish: Wish) -> Place<'_> {
         let mut queues = self.lock();
-        let queue = queues.entry(key.clone()).or_default();
+        let seats = &mut queues.entry(key.clone()).or_default().seats;
         let seat = Arc::new(Seat {
             wish,
             state: Mutex::new(State {
-                is_head: queue.is_empty(),
+                is_head: seats.is_empty(),
                 ..State::default()
             }),
             changed: Notify::new(),
         });
-        queue.push_back(seat.clone());
+        seats.push_back(seat.clone());
         Place {
             queues: self,
             key: key.clone(),
@@ -82,29 +125,55 @@ impl Queues {
         rest: Duration,
         fits: impl FnOnce(&Wish) -> bool,
     ) -> Option<Taken> {
-        let mut queues = self.lock();
-        let queue = queues.get_mut(key)?;
-        queue.front().filter(|seat| fits(&seat.wish))?;
-        let seat = queue.pop_front()?;
-        promote(
-            &mut queues,
-            key,
-            Some(Instant::now() + rest.min(LONGEST_REST)),
-        );
-        Some(Taken(seat))
+        self.change(key, Some(rest.min(LONGEST_REST)), |queue| {
+            queue.seats.front().filter(|seat| fits(&seat.wish))?;
+            let seat = queue.seats.pop_front()?;
+            if queue.seats.is_empty() {
+                seat.lock().leaves = queue.place.take().map(|(_, orphan)| orphan);
+            }
+            Some(Taken(seat))
+        })
     }
 
     /// A holder in this process gives the lock back to the nodes: the head need
     /// not rest any longer.
     pub(crate) fn poke(&self, key: &Key) {
-        if let Some(head) = self.lock().get(key).and_then(VecDeque::front)
+        if let Some(head) = self.lock().get(key).and_then(|queue| queue.seats.front())
             && head.lock().rest.take().is_some()
         {
             head.changed.notify_one();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, VecDeque<Arc<Seat>>>> {
+    /// Changes who waits for this lock, and makes the first of them the head. A
+    /// queue that nobody stands in leaves nothing behind, here and on the nodes.
+    fn change<T>(
+        &self,
+        key: &Key,
+        rest: Option<Duration>,
+        change: impl FnOnce(&mut Queue) -> Option<T>,
+    ) -> Option<T> {
+        let mut queues = self.lock();
+        let queue = queues.get_mut(key)?;
+        let changed = change(queue);
+        if let Some(first) = queue.seats.front() {
+            let mut state = first.lock();
+            if !state.is_head {
+                state.is_head = true;
+                state.rest = rest.map(|rest| Instant::now() + rest);
+                first.changed.notify_one();
+            }
+            return changed;
+        }
+        let place = queues.remove(key).and_then(|queue| queue.place);
+        drop(queues);
+        if let Some((_, place)) = place {
+            (self.leave)(place);
+        }
+        changed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Queue>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -118,21 +187,6 @@ impl Taken {
     pub(crate) fn hand(self, guard: Guard) {
         self.0.lock().guard = Some(guard);
         self.0.changed.notify_one();
-    }
-}
-
-/// Makes the first in the queue its head; a queue that nobody stands in leaves
-/// nothing behind.
-fn promote(queues: &mut HashMap<Key, VecDeque<Arc<Seat>>>, key: &Key, rest: Option<Instant>) {
-    let Some(queue) = queues.get(key) else { return };
-    let Some(first) = queue.front() else {
-        queues.remove(key);
-        return;
-    };
-    let mut state = first.lock();
-    if !state.is_head {
-        (state.is_head, state.rest) = (true, rest);
-        first.changed.notify_one();
     }
 }
 
@@ -186,6 +240,31 @@ impl Place<'_> {
         }
     }
 
+    /// A place in the queues of the nodes is about to be asked for, or asked for
+    /// again: the one of those who wait here, or else a new one. `token` is that
+    /// of the attempt.
+    pub(crate) fn enrol(
+        &self,
+        token: &Token,
+        ttl: Ttl,
+        new: impl FnOnce() -> Ticket,
+    ) -> Option<Ticket> {
+        let mut queues = self.queues.lock();
+        let queue = queues.get_mut(&self.key)?;
+        let ticket = queue.place.take().map_or_else(new, |(ticket, _)| ticket);
+        // Of the attempt itself nothing is left when this is given up.
+        let orphan = Orphan::new(&self.key, token, ttl, None).with(Some(&ticket));
+        queue.place = Some((ticket.clone(), orphan));
+        Some(ticket)
+    }
+
+    /// Our turn has come on the nodes: those after us take a new place there.
+    pub(crate) fn served(&self) {
+        if let Some(queue) = self.queues.lock().get_mut(&self.key) {
+            queue.place = None;
+        }
+    }
+
     /// The guard that was handed over, if one was.
     pub(crate) fn handed(&self) -> Option<Guard> {
         self.seat.lock().guard.take()
@@ -206,12 +285,13 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        {
-            let mut queues = self.queues.lock();
-            if let Some(queue) = queues.get_mut(&self.key) {
-                queue.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
-            }
-            promote(&mut queues, &self.key, None);
+        self.queues.change(&self.key, None, |queue| {
+            queue.seats.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
+            Some(())
+        });
+        let leaves = self.seat.lock().leaves.take();
+        if let Some(leaves) = leaves {
+            (self.queues.leave)(leaves);
         }
         // Handed over and not taken: dropped, it goes to the next one.
         drop(self.handed());
@@ -220,10 +300,8 @@ impl Drop for Place<'_> {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
-    use redlatch_core::Ttl;
-
     use super::*;
+    use futures_util::FutureExt;
 
     fn wish() -> Wish {
         Wish {
@@ -238,7 +316,7 @@ mod tests {
 
     #[tokio::test]
     async fn turns_come_in_order_and_nothing_is_left_behind() {
-        let queues = Queues::default();
+        let queues = Queues::new(|_| {});
         let key = Key::new("k");
         let first = queues.join(&key, wish());
         let second = queues.join(&key, wish());
@@ -257,7 +335,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_that_is_left_wakes_the_next() {
-        let queues = Queues::default();
+        let queues = Queues::new(|_| {});
         let key = Key::new("k");
         let (first, second) = (queues.join(&key, wish()), queues.join(&key, wish()));
         let waits = second.turn(None);

@@ -1,15 +1,15 @@
 //! When it is worth another attempt.
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redlatch_core::{Backoff, Key, Round};
-use tokio::sync::oneshot;
+use redlatch_core::{Backoff, Key, News, Round};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::driver::Driver;
-use crate::node::Watched;
+use crate::driver::{Driver, Refusal};
+use crate::node::{Bell, Watched};
 use crate::random;
 
 /// How often a lock is tried that no node says anything about.
@@ -18,61 +18,47 @@ const POLL: Backoff = Backoff {
     limit: Duration::from_millis(200),
 };
 
-/// The last resort where nodes tell: should they ever forget to.
-const LAST_RESORT: Backoff = Backoff {
-    first: Duration::from_secs(10),
-    limit: Duration::from_secs(10),
+/// How often it is tried where nodes tell: should they ever forget to, and to
+/// keep our place in their queues.
+const REMINDER: Backoff = Backoff {
+    first: Duration::from_secs(6),
+    limit: Duration::from_secs(6),
 };
 
 /// Beyond a lease's end on the node, which ends a little later than it says.
 const GRACE: Duration = Duration::from_millis(3);
 
-/// Waits until another attempt is worth it: the lock may be free on a quorum of
-/// nodes, the holder's lease has run out unless renewed, or it is time to look
-/// anyway. Never longer than to the deadline.
-///
-/// `remaining` is what the refused attempt learned of the holder's lease, and
-/// `refusals` how many there have been.
-pub(crate) async fn until_worth_trying(
-    driver: &Driver,
-    key: &Key,
-    remaining: Option<Duration>,
-    refusals: u32,
-    deadline: Option<Instant>,
-) {
-    let begin = Instant::now();
-    let mut watch = Watch::new(driver, key);
-    let mut lease_end = remaining.map(|left| begin + left + GRACE);
-    loop {
-        let looked = match deadline {
-            None => watch.look().await,
-            Some(deadline) => timeout_at(deadline, watch.look()).await.unwrap_or(true),
-        };
-        if looked {
-            return;
-        }
-        let resort = match watch.is_told_by_all() {
-            true => LAST_RESORT.delay(1, random::number()),
-            false => POLL.delay(refusals, random::number()),
-        };
-        let wake = [Some(begin + resort), lease_end, deadline];
-        let wake = wake.into_iter().flatten().min().unwrap_or(begin);
-        tokio::select! {
-            () = watch.rung() => {
-                // Freed or renewed. If renewed, the lease's end is another one.
-                lease_end = None;
-            }
-            () = sleep_until(wake) => return,
-        }
-    }
-}
+/// How many looks in a row are done at once, and how often one is done after
+/// them: a server whose tracking table is full tells of changes that were none.
+const LOOKS: u32 = 8;
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What is known of a key on every node.
-struct Watch<'a> {
+/// How long the first in a queue trusts that the holder will give the lock back
+/// by our rules, so that it is called, before it looks at the lock itself.
+const TRUST: Duration = Duration::from_millis(5);
+
+/// How long nodes are given to say the same, when one has said that it is our
+/// turn.
+const TOGETHER: Duration = Duration::from_millis(5);
+
+/// What one who waits knows of a lock on every node.
+pub(crate) struct Watch<'a> {
     driver: &'a Driver,
     key: &'a Key,
     nodes: Vec<Known>,
-    bells: FuturesUnordered<Bell>,
+    /// One for each node that can tell us something.
+    bells: Vec<Option<Bell>>,
+    /// Until when the first in a queue need not look.
+    trust: Instant,
+    /// When the holder's lease runs out unless it is renewed.
+    lease_end: Option<Instant>,
+    /// When the one for whom the free lock is kept has let its turn pass.
+    turn_end: Option<Instant>,
+    /// How often we were refused.
+    refusals: u32,
+    /// How often we have looked since then, or since that was quiet.
+    looks: u32,
+    looked: Instant,
 }
 
 /// What is known of the key on one node.
@@ -84,19 +70,137 @@ enum Known {
     Told,
     /// It is there, or the node can't say, and won't tell.
     Untold,
+    /// Others are before us in the node's queue; it will call when that changes.
+    Behind,
+    /// We are the first in the node's queue; it will call when the lock is given
+    /// back. Whatever else may happen to it, we have to ask.
+    First,
     Absent,
 }
 
-type Bell = Pin<Box<dyn Future<Output = usize> + Send>>;
-
 impl<'a> Watch<'a> {
-    fn new(driver: &'a Driver, key: &'a Key) -> Self {
+    pub(crate) fn new(driver: &'a Driver, key: &'a Key) -> Self {
+        let nodes = driver.nodes();
         Self {
             driver,
             key,
-            nodes: vec![Known::Nothing; driver.nodes().len()],
-            bells: FuturesUnordered::new(),
+            nodes: vec![Known::Nothing; nodes.len()],
+            // Before any attempt is made: what a node says while the attempt is
+            // on its way must not be missed.
+            bells: nodes.iter().map(|node| node.listen(key)).collect(),
+            trust: Instant::now(),
+            lease_end: None,
+            turn_end: None,
+            refusals: 0,
+            looks: 0,
+            looked: Instant::now(),
         }
+    }
+
+    /// The attempt was refused.
+    pub(crate) fn refused(&mut self, refusals: &[Refusal]) {
+        self.refusals += 1;
+        self.looks = 0;
+        self.trust = Instant::now() + TRUST;
+        self.nodes.fill(Known::Nothing);
+        let mut remaining = None;
+        for Refusal {
+            node,
+            holder,
+            first,
+        } in refusals
+        {
+            // Only the first in a queue looks at the lock itself.
+            self.nodes[*node] = match first {
+                Some(true) => Known::First,
+                Some(false) => Known::Behind,
+                None => Known::Nothing,
+            };
+            remaining = remaining.max(holder.as_ref().and_then(|holder| holder.remaining));
+        }
+        self.lease_end = remaining.map(|left| Instant::now() + left + GRACE);
+        let is_kept = |refusal: &Refusal| refusal.first.is_some() && refusal.holder.is_none();
+        let turn = self.driver.turn();
+        let turn_end = || Instant::now() + turn + turn.mul_f64(random::fraction() / 2.0);
+        self.turn_end = refusals.iter().any(is_kept).then(turn_end);
+    }
+
+    /// Waits until another attempt is worth it: the lock may be free on a quorum
+    /// of nodes, it is our turn, the holder's lease has run out unless renewed,
+    /// or it is time to ask anyway. Never longer than to the deadline.
+    pub(crate) async fn until_worth_trying(&mut self, deadline: Option<Instant>) {
+        let begin = Instant::now();
+        let mut turn = None;
+        loop {
+            let looked = async {
+                self.pace().await;
+                self.look().await
+            };
+            let looked = match deadline {
+                None => looked.await,
+                Some(deadline) => timeout_at(deadline, looked).await.unwrap_or(true),
+            };
+            if looked {
+                return;
+            }
+            let resort = match self.is_told_by_all() {
+                true => REMINDER.delay(1, random::number()),
+                false => POLL.delay(self.refusals, random::number()),
+            };
+            // Who is not the first leaves it to the first to follow the holder.
+            let lease_end = self.lease_end.filter(|_| !self.is_behind());
+            let trust = (self.count(Known::First) > 0).then_some(self.trust);
+            let wake = [
+                Some(begin + resort),
+                lease_end,
+                turn,
+                self.turn_end,
+                deadline,
+            ];
+            let wake = wake.into_iter().flatten().min().unwrap_or(begin);
+            tokio::select! {
+                () = sleep_until(trust.unwrap_or(begin)), if trust.is_some() => {
+                    for node in self.nodes.iter_mut().filter(|node| **node == Known::First) {
+                        *node = Known::Nothing;
+                    }
+                }
+                (node, news) = self.rung() => match news {
+                    News::First if self.nodes[node] == Known::Behind => {
+                        self.nodes[node] = Known::First;
+                        self.trust = Instant::now() + TRUST;
+                    }
+                    News::First => {}
+                    News::YourTurn => {
+                        self.nodes[node] = Known::Absent;
+                        if self.is_absent() {
+                            return;
+                        }
+                        turn = turn.or(Some(Instant::now() + TOGETHER));
+                    }
+                    News::Changed => {
+                        self.nodes[node] = Known::Nothing;
+                        // Freed or renewed. If renewed, the lease's end is another one.
+                        self.lease_end = None;
+                    }
+                },
+                () = sleep_until(wake) => return,
+            }
+        }
+    }
+
+    /// Waits before a look that comes too soon after many others.
+    async fn pace(&mut self) {
+        if self.count(Known::Nothing) == 0 {
+            return;
+        }
+        if self.looked.elapsed() >= 10 * LOOK_AGAIN {
+            self.looks = 0;
+        }
+        self.looks += 1;
+        if self.looks > LOOKS {
+            sleep_until(self.looked + LOOK_AGAIN).await;
+        }
+        self.looked = Instant::now();
     }
 
     /// Asks the nodes of which nothing is known; true when the key is absent
@@ -113,27 +217,32 @@ impl<'a> Watch<'a> {
         while let Some((node, answer)) = answers.next().await {
             self.nodes[node] = match answer {
                 Ok(Watched { present: false, .. }) => Known::Absent,
-                Ok(Watched { bell: None, .. }) | Err(_) => Known::Untold,
-                Ok(Watched {
-                    bell: Some(bell), ..
-                }) => {
-                    self.bells.push(ring(node, bell));
-                    Known::Told
-                }
+                Ok(Watched { told: true, .. }) => Known::Told,
+                Ok(Watched { told: false, .. }) | Err(_) => Known::Untold,
             };
-            if self.count(Known::Absent) >= Round::quorum(self.nodes.len()) {
+            if self.is_absent() {
                 return true;
             }
         }
         false
     }
 
-    /// Waits until a node tells that something happened to the key.
-    async fn rung(&mut self) {
-        match self.bells.next().await {
-            Some(node) => self.nodes[node] = Known::Nothing,
-            None => std::future::pending().await,
-        }
+    /// Waits until a node tells us something.
+    async fn rung(&self) -> (usize, News) {
+        poll_fn(|context| {
+            for (node, bell) in self.bells.iter().enumerate() {
+                if let Some(Poll::Ready(news)) = bell.as_ref().map(|bell| bell.poll(context)) {
+                    return Poll::Ready((node, news));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Whether the key is absent on so many nodes that an attempt can win.
+    fn is_absent(&self) -> bool {
+        self.count(Known::Absent) >= Round::quorum(self.nodes.len())
     }
 
     /// Whether so many nodes will tell that the lock can't be freed unnoticed.
@@ -142,15 +251,13 @@ impl<'a> Watch<'a> {
         untold < Round::quorum(self.nodes.len())
     }
 
+    /// Whether others are before us on so many nodes that we can't win.
+    fn is_behind(&self) -> bool {
+        let nodes = self.nodes.len();
+        self.count(Known::Behind) > nodes - Round::quorum(nodes)
+    }
+
     fn count(&self, known: Known) -> usize {
         self.nodes.iter().filter(|node| **node == known).count()
     }
-}
-
-fn ring(node: usize, bell: oneshot::Receiver<()>) -> Bell {
-    Box::pin(async move {
-        // An error is a bell that was taken down with its connection.
-        let _ = bell.await;
-        node
-    })
 }

@@ -32,7 +32,7 @@ async fn the_documented_rights_are_enough_and_none_is_too_many() {
         let rule = rule(name);
         let enough = live(&rule, usage).await;
         assert_eq!(enough, Ok(()), "{name}: {rule:?}");
-        let rights = rule.iter().filter(|word| word.starts_with(['+', '~']));
+        let rights = rule.iter().filter(|word| word.starts_with(['+', '~', '&']));
         for right in rights {
             let fewer: Vec<&str> = rule.iter().copied().filter(|word| word != right).collect();
             let broken = live(&fewer, usage).await;
@@ -95,8 +95,8 @@ async fn a_waiter_that_may_not_be_told_asks_again() {
         let waiter = tokio::spawn(async move { other.mutex("job").lock().await.unwrap() });
         eventually("the look", || server.calls("get") >= 2).await;
         guard.release().await.unwrap();
-        // Where nodes tell, nobody looks again before five seconds are over.
-        let soon = tokio::time::timeout(Duration::from_secs(4), waiter).await;
+        // Where nodes tell, nobody looks again before three seconds are over.
+        let soon = tokio::time::timeout(Duration::from_millis(2900), waiter).await;
         let guard = soon.expect("it waits in vain").unwrap();
         guard.release().await.unwrap();
     }
@@ -156,9 +156,26 @@ async fn live(rule: &[&str], usage: Use) -> Result<(), String> {
     check(timeout.is_timeout(), timeout)?;
     let told = server.calls("client|caching") > 0;
     check(told, "waiters have to ask again and again")?;
+    let listening = server.command(&["PUBSUB", "CHANNELS", "redlatch:__call:*"]);
+    check(listening.as_array().len() == 2, "waiters can't be called")?;
+    let mut looks = 0..200;
+    while !server.queue("job").is_empty() {
+        let look = looks.next();
+        check(
+            look.is_some(),
+            "one who waits no longer still has its place",
+        )?;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     renewed(&server, &guard).await?;
     guard.renew(2 * TTL).await.map_err(at("renew"))?;
+    let waiter = contender.clone();
+    let waiter = tokio::spawn(async move { waiter.lock().await });
+    eventually("one who waits", || !server.queue("job").is_empty()).await;
     guard.release().await.map_err(at("release"))?;
+    check(server.calls("publish") > 0, "nobody is called")?;
+    let guard = waiter.await.unwrap().map_err(at("wait"))?;
+    guard.release().await.map_err(at("release after a wait"))?;
     check(server.locks().is_empty(), "the key is still there")?;
 
     // A server that has forgotten its scripts, as after a restart.

@@ -92,7 +92,7 @@ async fn killed_connections_are_invisible_to_the_holder() {
         let latch = patient(fleet.urls()).build().await.unwrap();
         let hang_up = || {
             for server in fleet.iter() {
-                let killed = server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+                let killed = server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
                 assert_eq!(killed.as_int(), 1);
             }
         };
@@ -115,7 +115,7 @@ async fn renewal_goes_on_after_connections_were_killed() {
     let latch = patient([server.url()]).build().await.unwrap();
     let job = latch.mutex("job").ttl(Duration::from_secs(6));
     let guard = job.lock().await.unwrap();
-    server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     renewals(&server, 1).await;
     assert!(is_held_by(std::slice::from_ref(&server), &guard));
     guard.release().await.unwrap();

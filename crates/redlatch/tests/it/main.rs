@@ -21,6 +21,7 @@ mod lost_replies;
 mod owners;
 mod ownership;
 mod processes;
+mod queueing;
 mod quorum;
 mod refusing;
 mod restart_guard;

@@ -117,7 +117,7 @@ async fn a_promoted_replica_is_kept_out() {
 async fn a_mere_reconnect_costs_nothing() {
     let (fleet, latch) = armed(3).await;
     for server in fleet.iter() {
-        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     }
     let guard = latch.mutex("job").lock().await.unwrap();
     guard.release().await.unwrap();

@@ -1,6 +1,6 @@
 //! Waiters are woken by what happens, in the order in which they came.
 //!
-//! Nodes that tell are asked again after five seconds at the earliest, and the
+//! Nodes that tell are asked again after three seconds at the earliest, and the
 //! leases here last longer than that: what comes sooner was told.
 
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::support::{KEY, LONG, armed, eventually, patient};
 
 /// Sooner than anybody looks without being told.
-const TOLD: Duration = Duration::from_secs(5);
+const TOLD: Duration = Duration::from_secs(3);
 
 async fn latch(server: &RedisServer) -> Redlatch {
     patient([server.url()]).build().await.unwrap()
@@ -163,6 +163,75 @@ async fn a_server_that_can_not_tell_is_asked_from_time_to_time() {
     eventually("several looks", || server.calls("get") > looked + 4).await;
     guard.release().await.unwrap();
     waiter.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_resp2_only_is_asked_from_time_to_time() {
+    let server = RedisServer::builder().args(["--rename-command", "HELLO", "OLLEH"]);
+    let server = server.start();
+    let (holder, other) = (latch(&server).await, latch(&server).await);
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let job = other.mutex("job");
+    let waiter = tokio::spawn(async move { job.lock().await.unwrap() });
+    let looked = server.calls("get");
+    eventually("several looks", || server.calls("get") > looked + 4).await;
+    assert!(server.queue("job").is_empty(), "it can't be called");
+    guard.release().await.unwrap();
+    told(waiter).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_tracking_table_strands_nobody_and_starts_no_race() {
+    let server = RedisServer::start();
+    server.command(&["CONFIG", "SET", "tracking-table-max-keys", "1"]);
+    let names = ["job", "other", "third"];
+    let mut waiters = vec![];
+    for name in names {
+        server.command(&[
+            "SET",
+            &format!("redlatch:{name}"),
+            "stranger",
+            "PX",
+            "60000",
+        ]);
+        let lock = latch(&server).await.mutex(name);
+        waiters.push(tokio::spawn(async move { lock.lock().await.unwrap() }));
+    }
+    eventually("all watch", || server.calls("client|caching") >= 3).await;
+    // Each look throws another one out of the table, who is told, and looks.
+    let before = server.calls("client|caching");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let looks = server.calls("client|caching") - before;
+    assert!(looks < 60, "{looks} looks in a second");
+    for (name, waiter) in names.iter().zip(waiters) {
+        server.command(&["DEL", &format!("redlatch:{name}")]);
+        told(waiter).await.release().await.unwrap();
+    }
+}
+
+/// The release may fall before, into and after the waiter's first requests.
+#[tokio::test]
+async fn a_release_during_a_refused_attempt_is_not_missed() {
+    let server = RedisServer::start();
+    let (holder, other) = (latch(&server).await, latch(&server).await);
+    for round in 0..200 {
+        let guard = holder.mutex("job").lock().await.unwrap();
+        let job = other.mutex("job");
+        let waiter = tokio::spawn(async move { job.lock().await.unwrap() });
+        tokio::time::sleep(Duration::from_micros(20 * round)).await;
+        match round % 3 {
+            0 => drop(guard),
+            1 => guard.release().await.unwrap(),
+            _ => {
+                // By a stranger, who calls nobody.
+                let _ = guard.detach();
+                server.command(&["DEL", KEY]);
+            }
+        }
+        told(waiter).await.release().await.unwrap();
+    }
+    other.close().await;
+    eventually("nothing is left", || server.locks().is_empty()).await;
 }
 
 #[tokio::test]

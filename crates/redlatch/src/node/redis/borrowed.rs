@@ -40,7 +40,8 @@ impl<C> Borrowed<C> {
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Node for Borrowed<C> {
     fn enlist(&mut self, charter: Charter) {
         // No hint: the connection may lead to another run of the server by now.
-        let dialect = Arc::new(Dialect::new(&charter, "".into()));
+        // Nor can it be called.
+        let dialect = Arc::new(Dialect::new(&charter, "".into(), false));
         self.enlisted = Some((charter, dialect));
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use redis::{Cmd, Script, cmd};
-use redlatch_core::{GuardOrder, Key, Policy, Request, fence, rules};
+use redlatch_core::{Ballot, GuardOrder, Key, Policy, Request, Ticket, Token, Ttl, fence, rules};
 
 use crate::node::Charter;
 
@@ -20,37 +20,54 @@ macro_rules! rule {
     }};
 }
 
-static ACQUIRE: Rule = rule!("guard.lua", "ballot.lua", "acquire.lua");
+static ACQUIRE: Rule = rule!(
+    "guard.lua",
+    "ballot.lua",
+    "queue.lua",
+    "turn.lua",
+    "acquire.lua"
+);
+static ACQUIRE_PLAIN: Rule = rule!("plain.lua", "queue.lua", "turn.lua", "acquire.lua");
 static EXTEND: Rule = rule!("extend.lua");
 static EXTEND_GUARDED: Rule = rule!("guard.lua", "extend.lua");
-static RELEASE: Rule = rule!("release.lua");
+static RELEASE: Rule = rule!("queue.lua", "release.lua");
 static FORCE: Rule = rule!("guard.lua", "ballot.lua", "force.lua");
 static INSPECT: Rule = rule!("inspect.lua");
 static INIT: Rule = rule!("init.lua");
 
 /// What a new connection loads: all that is needed without delay.
-static LOADED: [&Rule; 4] = [&ACQUIRE, &EXTEND, &EXTEND_GUARDED, &RELEASE];
+static LOADED: [&Rule; 5] = [&ACQUIRE, &ACQUIRE_PLAIN, &EXTEND, &EXTEND_GUARDED, &RELEASE];
 
 /// What is the same in all requests over one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Dialect {
+    /// What stands before a lock's key in that of its queue.
+    queue: Arc<str>,
     /// The key of the slots' ballots, and that of the guard.
     fence: Arc<str>,
     guard: Arc<str>,
     policy: Option<Policy>,
+    /// For how many milliseconds a free lock is kept for the first who waits.
+    turn: u64,
     /// The run of the very server process that the connection leads to; empty
     /// when it may lead to another one without our knowing.
     hint: Arc<str>,
+    /// Whether the client can be called over this connection. If not, a place in
+    /// a queue is of no use to it.
+    calls: bool,
 }
 
 impl Dialect {
-    pub(super) fn new(charter: &Charter, hint: Arc<str>) -> Self {
+    pub(super) fn new(charter: &Charter, hint: Arc<str>, calls: bool) -> Self {
         let prefix = &charter.service_prefix;
         Self {
+            queue: format!("{prefix}__queue:").into(),
             fence: format!("{prefix}__fence").into(),
             guard: format!("{prefix}__guard").into(),
             policy: charter.policy.clone(),
+            turn: u64::try_from(charter.turn.as_millis()).unwrap_or(u64::MAX),
             hint,
+            calls,
         }
     }
 }
@@ -71,7 +88,8 @@ impl Dialect {
                 token,
                 ttl,
                 ballot: None,
-            } => {
+                ticket,
+            } if ticket.is_none() || !self.calls => {
                 let mut set = cmd("SET");
                 set.arg(key.as_str()).arg(token.as_str());
                 set.arg("NX").arg("PX").arg(ttl.millis());
@@ -81,11 +99,17 @@ impl Dialect {
                 key,
                 token,
                 ttl,
-                ballot: Some(ballot),
+                ballot,
+                ticket,
             } => {
-                let mut call = self.call(&ACQUIRE, form, key, Keys::Guard);
-                call.arg(fence::slot(key)).arg(ballot.number());
-                call.arg(token.as_str()).arg(ttl.millis()).arg("");
+                let mut call = match ballot {
+                    None => self.call(&ACQUIRE_PLAIN, form, key, Keys::Queue),
+                    Some(_) => self.call(&ACQUIRE, form, key, Keys::Guard),
+                };
+                let ballot = ballot.unwrap_or_default();
+                let offer = Offer { token, ttl, ballot };
+                let ticket = ticket.as_ref().filter(|_| self.calls);
+                self.offer(&mut call, key, &offer, "", ticket);
                 self.guarded(call)
             }
             Request::Rejoin {
@@ -96,10 +120,9 @@ impl Dialect {
                 ballot,
             } => {
                 let mut call = self.call(&ACQUIRE, form, key, Keys::Guard);
-                call.arg(fence::slot(key)).arg(ballot.number());
-                call.arg(token.as_str())
-                    .arg(ttl.millis())
-                    .arg(born.number());
+                let ballot = *ballot;
+                let offer = Offer { token, ttl, ballot };
+                self.offer(&mut call, key, &offer, born.number(), None);
                 self.guarded(call)
             }
             Request::Extend {
@@ -119,10 +142,16 @@ impl Dialect {
                     _ => call,
                 }
             }
-            Request::Release { key, token, ballot } => {
-                let keys = ballot.map_or(Keys::Lock, |_| Keys::Fence);
+            Request::Release {
+                key,
+                token,
+                ballot,
+                leaves,
+            } => {
+                let keys = ballot.map_or(Keys::Queue, |_| Keys::Fence);
                 let mut call = self.call(&RELEASE, form, key, keys);
-                call.arg(token.as_str());
+                call.arg(self.turn).arg(token.as_str());
+                call.arg(leaves.as_deref().unwrap_or_default());
                 if let Some(ballot) = ballot {
                     let max_ttl = self.policy.as_ref().map(|policy| policy.max_ttl);
                     call.arg(fence::slot(key)).arg(ballot.number());
@@ -162,15 +191,45 @@ impl Dialect {
     /// A call of a script on the keys that it declares.
     fn call(&self, rule: &Rule, form: Form, key: &Key, keys: Keys) -> Cmd {
         let mut call = rule.start(form);
-        let keys = match keys {
+        let keys: usize = match keys {
             Keys::Lock => 1,
-            Keys::Guard if self.policy.is_none() => 2,
-            Keys::Fence => 2,
-            Keys::Guard => 3,
+            Keys::Queue => 2,
+            Keys::Guard if self.policy.is_none() => 3,
+            Keys::Fence => 3,
+            Keys::Guard => 4,
         };
-        let names = [key.as_str(), &*self.fence, &*self.guard];
-        call.arg(keys).arg(&names[..keys]);
+        call.arg(keys).arg(key.as_str());
+        if keys > 1 {
+            call.arg(format!("{}{key}", self.queue));
+        }
+        let names = [&*self.fence, &*self.guard];
+        call.arg(&names[..keys.saturating_sub(2)]);
         call
+    }
+
+    /// Adds what is the same in all ways to a lease.
+    fn offer(
+        &self,
+        call: &mut Cmd,
+        key: &Key,
+        offer: &Offer<'_>,
+        born: impl redis::ToRedisArgs,
+        ticket: Option<&Ticket>,
+    ) {
+        let Offer { token, ttl, ballot } = offer;
+        call.arg(fence::slot(key)).arg(ballot.number());
+        call.arg(token.as_str()).arg(ttl.millis()).arg(born);
+        call.arg(self.turn);
+        match ticket {
+            None => call.arg("").arg(""),
+            Some(Ticket { name, since }) => {
+                call.arg(&**name);
+                match since {
+                    None => call.arg(""),
+                    Some(since) => call.arg(*since),
+                }
+            }
+        };
     }
 
     /// Adds what the restart guard wants to know.
@@ -183,12 +242,21 @@ impl Dialect {
     }
 }
 
+/// A lease that a node is asked for.
+struct Offer<'a> {
+    token: &'a Token,
+    ttl: &'a Ttl,
+    ballot: Ballot,
+}
+
 /// Which keys a script works on, beside the lock.
 #[derive(Clone, Copy)]
 enum Keys {
     Lock,
+    Queue,
+    /// The queue and the fence.
     Fence,
-    /// The fence, and the guard when it is on.
+    /// The queue, the fence, and the guard when it is on.
     Guard,
 }
 

@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ErrorKind, PushInfo, PushKind, RedisError};
-use redlatch_core::{Backoff, Key, Request};
+use redis::{
+    AsyncConnectionConfig, Client, ErrorKind, ProtocolVersion, PushInfo, PushKind, RedisError,
+};
+use redlatch_core::{Backoff, Key, News, Request};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -22,9 +24,8 @@ use super::dialect::Dialect;
 use super::reply;
 use super::server::{self, Server};
 use super::wire::{self, Before, Trouble};
-use crate::node::bells::Bells;
 use crate::node::{
-    Call, CallAll, Charter, Node, NodeError, NodeErrorKind, Ready, Watched, Watching,
+    Bell, Bells, Call, CallAll, Charter, Node, NodeError, NodeErrorKind, Ready, Watched, Watching,
 };
 use crate::random;
 
@@ -155,16 +156,20 @@ impl Node for Link {
         Box::pin(async move {
             loop {
                 let mut live = turn.live().await?;
-                // Hung up first, then looked: what happens between the two rings.
-                let bell = live.server.tells.then(|| turn.shared.bells.hang(&key));
-                let sent = wire::look(&mut live.connection, &key, live.server.tells);
+                let told = live.server.tells;
+                let sent = wire::look(&mut live.connection, &key, told);
                 if let Some(result) = turn.judge(live.number, sent).await {
                     let present = result?;
-                    return Ok(Watched { present, bell });
+                    return Ok(Watched { present, told });
                 }
                 turn.spend(live);
             }
         })
+    }
+
+    fn listen(&self, key: &Key) -> Option<Bell> {
+        // Also while there is no connection: it rings when there is one again.
+        Some(self.shared.bells.hang(key))
     }
 
     fn ready(
@@ -288,9 +293,16 @@ impl Shared {
                 self.bells.ring_all();
             }
             PushKind::Invalidate => match reply::touched(&push.data) {
-                Some(keys) => keys.iter().for_each(|key| self.bells.ring(key)),
+                Some(keys) => keys.iter().for_each(|key| {
+                    self.bells.ring(key, News::Changed);
+                }),
                 None => self.bells.ring_all(),
             },
+            PushKind::Message => {
+                if let Some((key, news)) = reply::called(&push.data) {
+                    self.bells.ring(&key, news);
+                }
+            }
             _ => {}
         }
     }
@@ -316,6 +328,8 @@ async fn keep_connected(shared: Arc<Shared>, state: watch::Sender<State>) {
                 shared.silence.store(0, Ordering::Relaxed);
                 tracing::debug!(node = name, "connected");
                 state.send_replace(State::Up(live));
+                // Nothing was heard while there was no connection.
+                shared.bells.ring_all();
                 let _ = shared
                     .broken
                     .subscribe()
@@ -344,19 +358,27 @@ async fn keep_connected(shared: Arc<Shared>, state: watch::Sender<State>) {
 
 async fn connect(shared: &Arc<Shared>, number: u64) -> Result<Live, NodeError> {
     let client = shared.address.client();
-    let mut connection = match open(client, shared, number).await {
+    let (opened, resp3) = match open(client, shared, number).await {
         Err(error) if is_too_old(&error) => {
             tracing::debug!(node = shared.address.name(), "no RESP3 there");
-            open(&shared.address.resp2_client(), shared, number).await
+            let older = shared.address.resp2_client();
+            (open(&older, shared, number).await, false)
         }
-        connection => connection,
+        opened => (opened, true),
+    };
+    let mut connection = opened.map_err(wire::node_error)?;
+    let mut server = server::greet(&mut connection, &shared.charter).await?;
+    // Without RESP3 there is no way to tell anything.
+    server.tells &= resp3;
+    if server.tells {
+        let subscribed = connection.subscribe(&*shared.charter.client).await;
+        server.calls = subscribed.is_ok();
     }
-    .map_err(wire::node_error)?;
-    let server = server::greet(&mut connection, &shared.charter).await?;
+    let dialect = Dialect::new(&shared.charter, server.run.clone(), server.calls);
     Ok(Live {
         number,
         connection,
-        dialect: Arc::new(Dialect::new(&shared.charter, server.run.clone())),
+        dialect: Arc::new(dialect),
         server,
     })
 }
@@ -371,8 +393,8 @@ async fn open(
         .set_connection_timeout(None)
         .set_response_timeout(None)
         .set_pipeline_buffer_size(1024);
-    let resp3 = client.get_connection_info().redis_settings().protocol();
-    if resp3 == redis::ProtocolVersion::RESP3 {
+    let protocol = client.get_connection_info().redis_settings().protocol();
+    if protocol == ProtocolVersion::RESP3 {
         let shared = Arc::downgrade(shared);
         config = config.set_push_sender(move |push: PushInfo| {
             if let Some(shared) = shared.upgrade() {
@@ -386,6 +408,10 @@ async fn open(
         .await
 }
 
+/// Whether the server, or a proxy before it, speaks no RESP3.
 fn is_too_old(error: &RedisError) -> bool {
+    let unknown = |detail: &str| detail.contains("unknown command") && detail.contains("HELLO");
     error.kind() == ErrorKind::RESP3NotSupported
+        || error.code() == Some("NOPROTO")
+        || error.detail().is_some_and(unknown)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::Value;
-use redlatch_core::{Ballot, GuardView, Holder, Key, Reply, Request};
+use redlatch_core::{Ballot, GuardView, Holder, Key, News, Reply, Request};
 
 use crate::node::{NodeError, NodeErrorKind};
 
@@ -35,6 +35,14 @@ fn parse(words: &[Value]) -> Option<Reply> {
         (b"FOREIGN", []) => Reply::Foreign,
         (b"FORCED", []) => Reply::Forced,
         (b"HELD", holder) => Reply::Held(Some(parse_holder(holder)?)),
+        (b"KEPT", []) => Reply::Kept,
+        (b"QUEUED", [first, holder @ ..]) => Reply::Queued {
+            first: number(first)? == 1,
+            holder: match holder {
+                [] => None,
+                holder => Some(parse_holder(holder)?),
+            },
+        },
         (b"HOLDER", holder) => Reply::Holder(parse_holder(holder)?),
         (b"GUARD", []) => Reply::Guard(None),
         (b"GUARD", [deployment, left]) => Reply::Guard(Some(GuardView {
@@ -98,4 +106,18 @@ pub(super) fn touched(data: &[Value]) -> Option<Vec<Key>> {
     };
     let key = |value: &Value| Some(Key::new(std::str::from_utf8(text(value)?).ok()?));
     Some(keys.iter().filter_map(key).collect())
+}
+
+/// What a node called us for: the lock, and what about it.
+pub(super) fn called(data: &[Value]) -> Option<(Key, News)> {
+    let [_, message] = data else { return None };
+    let (news, key) = std::str::from_utf8(text(message)?)
+        .ok()?
+        .split_at_checked(1)?;
+    let news = match news {
+        "T" => News::YourTurn,
+        "F" => News::First,
+        _ => return None,
+    };
+    Some((Key::new(key), news))
 }

@@ -17,6 +17,8 @@ pub(super) struct Server {
     /// Whether it tells this connection when something happens to a key that
     /// it was asked about.
     pub(super) tells: bool,
+    /// Whether it calls this connection when the client's turn comes.
+    pub(super) calls: bool,
 }
 
 /// Makes a new connection ready: loads the scripts, asks the server what it is,
@@ -98,6 +100,7 @@ fn examine(info: &str) -> Result<Server, NodeError> {
     Ok(Server {
         run: run.into(),
         tells: false,
+        calls: false,
     })
 }
 

@@ -1,5 +1,6 @@
 //! A real Redis held against the rules in Rust: every reply, and all that is stored.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,12 +8,14 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, PushKind};
 use redlatch_core::rules::{Guard, Stored};
 use redlatch_core::{
-    Ballot, GuardOrder, GuardView, Holder, Key, NodeState, Policy, Reply, Request, Scene, Token,
-    Ttl, fence,
+    Ballot, GuardOrder, GuardView, Holder, Key, News, NodeState, Policy, Reply, Request, Scene,
+    Switchboard, Ticket, Token, Ttl, fence,
 };
 use redlatch_testkit::RedisServer;
+use tokio::sync::mpsc;
 
 use super::dialect::Dialect;
 use super::server;
@@ -33,6 +36,8 @@ enum Step {
     Delete(Key),
     /// The key's time is over.
     Expire(Key),
+    /// The turn of the first who waits is over.
+    PassTurn(Key),
     /// The quarantine is over.
     Arm,
     /// The clock was stepped back during a quarantine.
@@ -45,8 +50,34 @@ enum Step {
     RestartEmpty,
 }
 
+/// So long that no case sees the end of one.
+const TURN: Duration = Duration::from_secs(1800);
+
 /// The longest ttl: in a quarantine of an hour and more, seconds don't matter.
 const MAX_TTL: u64 = 3600;
+
+/// Three that can be called, and one that is gone.
+fn ticket_name() -> impl Strategy<Value = Arc<str>> {
+    (0..8u8).prop_map(|n| format!("{CHANNEL}{}#{}", n / 2, n % 2).into())
+}
+
+const CHANNEL: &str = "redlatch:__call:";
+const GONE: &str = "redlatch:__call:3";
+
+/// Remembers who was called.
+#[derive(Debug, Default)]
+struct Board(RefCell<Vec<String>>);
+
+impl Switchboard for Board {
+    fn call(&self, client: &str, key: &Key, news: News) -> bool {
+        let news = if news == News::YourTurn { "T" } else { "F" };
+        let reached = client != GONE;
+        if reached {
+            self.0.borrow_mut().push(format!("{client} {news}{key}"));
+        }
+        reached
+    }
+}
 
 fn requests() -> impl Strategy<Value = Request> {
     let key = || (0..3u8).prop_map(|n| Key::new(format!("k{n}")));
@@ -57,15 +88,22 @@ fn requests() -> impl Strategy<Value = Request> {
     // Around now, in half seconds that no limit falls on; made absolute later.
     let ballot = || (0..40u64).prop_map(|n| Ballot::at(n * 1000 + 500, 1 + n % 3));
     let plain = || prop::option::weighted(0.8, ballot());
+    // Within the second before now, so that no clock cuts it; made absolute later.
+    let ticket = || {
+        (ticket_name(), 0..8u64).prop_map(|(name, n)| {
+            let since = Some(Ballot::at(19_000 + 100 * n, n).number());
+            Ticket { name, since }
+        })
+    };
     prop_oneof![
-        8 => (key(), token(), ttl(), plain())
-            .prop_map(|(key, token, ttl, ballot)| Request::Acquire { key, token, ttl, ballot }),
+        12 => (key(), token(), ttl(), plain(), prop::option::weighted(0.7, ticket())).prop_map(
+            |(key, token, ttl, ballot, ticket)| Request::Acquire { key, token, ttl, ballot, ticket }),
         3 => (key(), token(), ttl(), ballot(), ballot()).prop_map(
             |(key, token, ttl, born, ballot)| Request::Rejoin { key, token, ttl, born, ballot }),
         4 => (key(), token(), ttl(), any::<bool>())
             .prop_map(|(key, token, ttl, plain)| Request::Extend { key, token, ttl, plain }),
-        5 => (key(), token(), plain())
-            .prop_map(|(key, token, ballot)| Request::Release { key, token, ballot }),
+        7 => (key(), token(), plain(), prop::option::weighted(0.3, ticket_name())).prop_map(
+            |(key, token, ballot, leaves)| Request::Release { key, token, ballot, leaves }),
         2 => (key(), ballot()).prop_map(|(key, ballot)| Request::Force { key, ballot }),
         3 => key().prop_map(|key| Request::Inspect { key }),
         1 => Just(Request::Guard(GuardOrder::Read)),
@@ -86,6 +124,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => key().prop_map(Step::PutList),
         3 => key().prop_map(Step::Delete),
         6 => key().prop_map(Step::Expire),
+        6 => key().prop_map(Step::PassTurn),
         8 => Just(Step::Arm),
         1 => Just(Step::FarAhead),
         2 => (0..4u8).prop_map(Step::Deployment),
@@ -137,6 +176,9 @@ struct Pair<'a> {
     run: Arc<str>,
     rules: NodeState,
     policy: Option<Policy>,
+    /// What those are told who can be called.
+    calls: mpsc::UnboundedReceiver<PushInfo>,
+    listener: MultiplexedConnection,
     /// The server's clock when this began; the reference stands still there.
     begin: u64,
     began: Instant,
@@ -145,9 +187,12 @@ struct Pair<'a> {
 impl<'a> Pair<'a> {
     async fn new(server: &'a RedisServer, guarded: bool, hinted: bool) -> Self {
         let (connection, run) = connect(server).await;
+        let (listener, calls) = listen(server).await;
         Self {
             server,
             connection,
+            calls,
+            listener,
             hinted,
             run,
             rules: NodeState::default(),
@@ -182,6 +227,11 @@ impl<'a> Pair<'a> {
                 server.command(&["PEXPIREAT", key.as_str(), "1"]);
                 self.rules.delete(&key);
             }
+            Step::PassTurn(key) => {
+                let queue = queue_key(&key);
+                server.command(&["ZADD", &queue, "XX", "-1", ""]);
+                self.rules.let_turn_pass(&key);
+            }
             Step::Arm => self.set_armed(self.begin - 1000),
             Step::FarAhead => self.set_armed(self.begin + 100 * MAX_TTL * 1000),
             Step::Deployment(number) => {
@@ -197,11 +247,13 @@ impl<'a> Pair<'a> {
             Step::Restart => {
                 server.restart();
                 (self.connection, self.run) = connect(server).await;
+                (self.listener, self.calls) = listen(server).await;
             }
             Step::RestartEmpty => {
                 server.restart_empty();
                 self.rules = NodeState::default();
                 (self.connection, self.run) = connect(server).await;
+                (self.listener, self.calls) = listen(server).await;
             }
         }
         Ok(())
@@ -234,28 +286,29 @@ impl<'a> Pair<'a> {
 
     async fn ask(&mut self, request: &Request) -> Result<(), TestCaseError> {
         let request = &self.absolute(request);
+        let board = Board::default();
         let scene = Scene {
             now: self.begin,
             run: &self.run,
             policy: self.policy.as_ref(),
+            turn: TURN.as_millis() as u64,
+            board: &board,
         };
         let expected = rounded(self.rules.apply(request, &scene), self.begin);
-        let charter = Charter {
-            policy: self.policy.clone(),
-            service_prefix: "redlatch:".into(),
-            strict: false,
-        };
+        let charter = charter(self.policy.clone());
         let hint = if self.hinted {
             self.run.clone()
         } else {
             "".into()
         };
-        let dialect = Dialect::new(&charter, hint);
+        let dialect = Dialect::new(&charter, hint, true);
         let reply = wire::send(&mut self.connection, &dialect, request, Before::Unknown).await;
         let reply = rounded(reply.unwrap(), self.begin);
         // The reference's clock stands still: give up before it matters.
         prop_assume!(self.began.elapsed() < Duration::from_millis(400));
         prop_assert_eq!(reply, expected.clone(), "{:?}", request);
+        let called = self.called().await;
+        prop_assert_eq!(called, board.0.into_inner(), "{:?}", request);
         // The same in a batch: idempotent, and by way of other code.
         if let Request::Extend { .. } | Request::Inspect { .. } = request {
             let requests = vec![request.clone(); 2];
@@ -272,6 +325,24 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
+    /// Who was called since this was asked last, and for what.
+    async fn called(&mut self) -> Vec<String> {
+        // What was pushed before the answer to this has been received with it.
+        let () = redis::cmd("PING")
+            .query_async(&mut self.listener)
+            .await
+            .unwrap();
+        let mut called = Vec::new();
+        while let Ok(push) = self.calls.try_recv() {
+            if let (PushKind::Message, [channel, message]) = (push.kind, &push.data[..]) {
+                let [channel, message] = [channel, message]
+                    .map(|word| redis::from_redis_value::<String>(word.clone()).unwrap());
+                called.push(format!("{channel} {message}"));
+            }
+        }
+        called
+    }
+
     /// The request with its ballots moved from twenty seconds to now.
     fn absolute(&self, request: &Request) -> Request {
         let moved = |ballot: Ballot| {
@@ -280,9 +351,13 @@ impl<'a> Pair<'a> {
         };
         let mut request = request.clone();
         match &mut request {
-            Request::Acquire { ballot, .. } | Request::Release { ballot, .. } => {
+            Request::Acquire { ballot, ticket, .. } => {
                 *ballot = ballot.map(moved);
+                if let Some(Ticket { since, .. }) = ticket {
+                    *since = since.map(|since| moved(Ballot::new(since)).number());
+                }
             }
+            Request::Release { ballot, .. } => *ballot = ballot.map(moved),
             Request::Force { ballot, .. } => *ballot = moved(*ballot),
             Request::Rejoin { born, ballot, .. } => {
                 (*born, *ballot) = (moved(*born), moved(*ballot));
@@ -310,6 +385,13 @@ impl<'a> Pair<'a> {
             let ballot = self.rules.ballot(slot);
             let ballot = ballot.map(|ballot| coarse(ballot, self.begin));
             prop_assert_eq!(stored, ballot);
+            let stored = stored_queue(self.server, &key, self.begin);
+            let queue = self.rules.queue(&key).cloned().unwrap_or_default();
+            let places = queue
+                .places()
+                .map(|(place, client)| (client.to_owned(), place));
+            let kept = queue.kept().map(|kept| seconds(kept, self.begin));
+            prop_assert_eq!(stored, (places.collect(), kept));
         }
         let stored = stored_guard(self.server, self.begin);
         let expected = self.rules.guard().map_or(BTreeMap::new(), |guard| {
@@ -338,13 +420,58 @@ fn policy(number: u8) -> Policy {
 async fn connect(server: &RedisServer) -> (MultiplexedConnection, Arc<str>) {
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let charter = Charter {
-        policy: None,
+    let greeted = server::greet(&mut connection, &charter(None)).await;
+    (connection, greeted.unwrap().run)
+}
+
+/// A connection on which those hear who can be called.
+async fn listen(
+    server: &RedisServer,
+) -> (MultiplexedConnection, mpsc::UnboundedReceiver<PushInfo>) {
+    let url = format!("{}?protocol=resp3", server.url());
+    let client = redis::Client::open(url).unwrap();
+    let (sender, calls) = mpsc::unbounded_channel();
+    let config = redis::AsyncConnectionConfig::new().set_push_sender(sender);
+    let connection = client.get_multiplexed_async_connection_with_config(&config);
+    let mut connection = connection.await.unwrap();
+    for n in 0..3 {
+        connection.subscribe(format!("{CHANNEL}{n}")).await.unwrap();
+    }
+    (connection, calls)
+}
+
+fn charter(policy: Option<Policy>) -> Charter {
+    Charter {
+        policy,
         service_prefix: "redlatch:".into(),
         strict: false,
-    };
-    let run = server::greet(&mut connection, &charter).await.unwrap().run;
-    (connection, run)
+        client: "".into(),
+        turn: TURN,
+    }
+}
+
+fn queue_key(key: &Key) -> String {
+    format!("redlatch:__queue:{key}")
+}
+
+/// Who waits and since when, and for how many `seconds` since `begin` the lock
+/// is kept for the first.
+fn stored_queue(
+    server: &RedisServer,
+    key: &Key,
+    begin: u64,
+) -> (Vec<(String, u64)>, Option<String>) {
+    let rows = server.command(&["ZRANGE", &queue_key(key), "0", "-1", "WITHSCORES"]);
+    let rows: Vec<&str> = rows.as_array().iter().map(|row| row.as_text()).collect();
+    let (mut places, mut kept) = (Vec::new(), None);
+    for row in rows.chunks(2) {
+        let score: i64 = row[1].parse::<f64>().unwrap() as i64;
+        match row[0] {
+            "" => kept = Some(seconds(score.unsigned_abs(), begin)),
+            client => places.push((client.to_owned(), score as u64)),
+        }
+    }
+    (places, kept)
 }
 
 fn clock(server: &RedisServer) -> u64 {
@@ -400,6 +527,13 @@ fn rounded(reply: Reply, begin: u64) -> Reply {
     match reply {
         Reply::Holder(holder) => Reply::Holder(round(holder)),
         Reply::Held(Some(holder)) => Reply::Held(Some(round(holder))),
+        Reply::Queued {
+            holder: Some(holder),
+            first,
+        } => Reply::Queued {
+            holder: Some(round(holder)),
+            first,
+        },
         Reply::Low { seen, .. } => Reply::Low {
             seen: coarse(seen, begin),
             now: 0,

@@ -3,29 +3,51 @@
 --          others has just confirmed it.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the highest ballot granted in each slot (see ballot.lua, which runs
---          before this); fields f<slot> say by which ballot a lock was taken
---          away by force
--- KEYS[3]  the guard (see guard.lua, which runs before that)
+-- KEYS[2]  the queue (see queue.lua and turn.lua, which run before this)
+-- KEYS[3]  the highest ballot granted in each slot (see ballot.lua, which runs
+--          before those); fields f<slot> say by which ballot a lock was taken
+--          away by force. Not given for a plain lock (see plain.lua)
+-- KEYS[4]  the guard (see guard.lua, which runs before that)
 -- ARGV[1]  the lock's slot
 -- ARGV[2]  the ballot
 -- ARGV[3]  the token that names the lease
 -- ARGV[4]  the ttl in milliseconds
 -- ARGV[5]  REJOIN: the ballot that the lease was won with; ACQUIRE: ''
+-- ARGV[6]  for how many milliseconds a free lock is kept for the first who waits
+-- ARGV[7]  a ticket, to wait if it must (see queue.lua); or ''
+-- ARGV[8]  since when it has waited, or ''
 --
--- Returns GRANTED, FORCED, or an array: HELD with the value, the milliseconds
--- that remain and the slot's ballot; LOW with the ballot to exceed and the
--- clock; TTL_TOO_LONG with the longest; or what the others return.
+-- Returns GRANTED, KEPT (it is free, but somebody else's turn), FORCED, or an
+-- array: HELD with the value, the milliseconds that remain and the slot's
+-- ballot; QUEUED with 1 for the first in the queue or 0, and, when the lock is
+-- not free, the same; LOW with the ballot to exceed and the clock; TTL_TOO_LONG
+-- with the longest; or what the others return.
 
 if max_ttl and tonumber(ARGV[4]) > max_ttl then
     return { 'TTL_TOO_LONG', max_ttl }
 end
+local ticket, since = ARGV[7], ARGV[8]
 local forced = ARGV[5] ~= '' and
-    tonumber(call('HGET', KEYS[2], 'f' .. ARGV[1]) or 0) > tonumber(ARGV[5])
-if ballot > seen and not forced and
-    call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
-    call('HSET', KEYS[2], ARGV[1], ARGV[2])
-    return 'GRANTED'
+    tonumber(call('HGET', KEYS[3], 'f' .. ARGV[1]) or 0) > tonumber(ARGV[5])
+if ballot > seen and not forced then
+    local waited_for = first()
+    -- A lease that joins again asks nobody: it was its turn all the time.
+    if waited_for and ARGV[5] == '' and
+        call('EXISTS', KEYS[1]) == 0 and yields(ticket, since, tonumber(ARGV[6])) then
+        if ticket == '' then
+            return 'KEPT'
+        end
+        return { 'QUEUED', join(ticket, since) }
+    end
+    if call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
+        if KEYS[3] then
+            call('HSET', KEYS[3], ARGV[1], ARGV[2])
+        end
+        if waited_for then
+            granted(ticket)
+        end
+        return 'GRANTED'
+    end
 end
 
 -- pcall: a key of another type is a stranger's. Any other error is one.
@@ -36,15 +58,19 @@ end
 if value == ARGV[3] then
     -- A resend, or proposed again with a higher ballot. The lease is not
     -- lengthened: its holder counts from the first request.
-    if ballot > slot_ballot then
-        call('HSET', KEYS[2], ARGV[1], ARGV[2])
+    if KEYS[3] and ballot > slot_ballot then
+        call('HSET', KEYS[3], ARGV[1], ARGV[2])
     end
     return 'GRANTED'
 elseif value then
     if type(value) == 'table' then
         value = false
     end
-    return { 'HELD', value, call('PTTL', KEYS[1]), slot_ballot }
+    local left = call('PTTL', KEYS[1])
+    if ticket ~= '' then
+        return { 'QUEUED', join(ticket, since), value, left, slot_ballot }
+    end
+    return { 'HELD', value, left, slot_ballot }
 elseif forced then
     return 'FORCED'
 else

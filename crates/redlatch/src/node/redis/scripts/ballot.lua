@@ -1,6 +1,6 @@
 -- Holds a ballot against what this node has seen, and against its clock.
 --
--- KEYS[2]  the highest ballot granted in each slot, a hash
+-- KEYS[3]  the highest ballot granted in each slot, a hash
 -- ARGV[1]  the lock's slot
 -- ARGV[2]  the ballot
 --
@@ -12,7 +12,7 @@
 --   seen         what the ballot must exceed: that, or the floor
 
 local ballot = tonumber(ARGV[2])
-local slot_ballot = tonumber(call('HGET', KEYS[2], ARGV[1]) or 0)
+local slot_ballot = tonumber(call('HGET', KEYS[3], ARGV[1]) or 0)
 local seen = slot_ballot
 if floor > seen then
     seen = floor

@@ -2,7 +2,8 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  not used
--- KEYS[3]  the guard (see guard.lua, which runs before this unless it is off)
+-- KEYS[3]  not used
+-- KEYS[4]  the guard (see guard.lua, which runs before this unless it is off)
 -- ARGV[1]  the token that names the lease
 -- ARGV[2]  the ttl in milliseconds
 --

@@ -2,9 +2,10 @@
 --        could acquire it.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the highest ballot granted in each slot (see ballot.lua, which runs
+-- KEYS[2]  not used
+-- KEYS[3]  the highest ballot granted in each slot (see ballot.lua, which runs
 --          before this)
--- KEYS[3]  the guard (see guard.lua, which runs before that)
+-- KEYS[4]  the guard (see guard.lua, which runs before that)
 -- ARGV[1]  the lock's slot
 -- ARGV[2]  the ballot
 --
@@ -15,7 +16,7 @@
 if ballot <= seen then
     return { 'LOW', seen, now }
 end
-call('HSET', KEYS[2], ARGV[1], ARGV[2], 'f' .. ARGV[1], ARGV[2])
+call('HSET', KEYS[3], ARGV[1], ARGV[2], 'f' .. ARGV[1], ARGV[2])
 if call('DEL', KEYS[1]) == 1 then
     return 'RELEASED'
 else

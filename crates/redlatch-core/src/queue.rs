@@ -1,0 +1,207 @@
+//! Who waits for a lock, over all processes, as a node keeps it.
+//!
+//! The queue never grants anything: it can only make a node refuse, for a short
+//! while, a request that comes out of turn. So it may be lost, wrong, or
+//! different on each node, and the lock is as safe as without it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::request::Key;
+
+/// What a client that waits leaves with a node: where it stands in the queue,
+/// and how it is called when its turn comes. A client has one for each lock
+/// that it waits for, however many of its tasks do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// Names the wait: the name by which a node calls the client, `#`, and a
+    /// number. It is another one each time, so that one who leaves the queue
+    /// can't be taken for one who has come back.
+    pub name: Arc<str>,
+    /// Since when it has waited, as a number that grows like
+    /// [ballots](crate::Ballot) do: the same on all nodes, so that they agree on
+    /// the order. Nothing when there is one node, whose own clock says it better.
+    pub since: Option<u64>,
+}
+
+impl Ticket {
+    /// A ticket for the client that is called by this name.
+    pub fn new(client: &str, number: u64, since: Option<u64>) -> Self {
+        let name = format!("{client}#{number}").into();
+        Self { name, since }
+    }
+}
+
+/// The name by which the client with this ticket is called.
+fn client(ticket: &str) -> &str {
+    ticket.rsplit_once('#').map_or(ticket, |(client, _)| client)
+}
+
+/// What a node tells a client that waits, the weightiest last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum News {
+    /// The client is the first in the queue now.
+    First,
+    /// Something has happened to the lock, whoever did it: it is time to look.
+    Changed,
+    /// The lock is free, and kept for this client for a moment.
+    YourTurn,
+}
+
+/// How a node reaches those who wait.
+pub trait Switchboard: fmt::Debug {
+    /// Calls the client with this name. False when it can't be reached: it is gone.
+    fn call(&self, client: &str, key: &Key, news: News) -> bool;
+}
+
+/// A node that can't reach anybody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unreachable;
+
+impl Switchboard for Unreachable {
+    fn call(&self, _: &str, _: &Key, _: News) -> bool {
+        false
+    }
+}
+
+/// The clients that wait for one lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Queue {
+    /// By place, the lowest first.
+    places: BTreeSet<(u64, Arc<str>)>,
+    /// Until which millisecond the free lock is kept for the first.
+    kept: Option<u64>,
+}
+
+/// How far before the node's clock a client may say that it has waited: a
+/// client whose clock is behind must not go before everybody else for ever.
+const LONGEST_AGE: u64 = 2000;
+
+impl Queue {
+    /// Where everybody stands, the first one first.
+    pub fn places(&self) -> impl Iterator<Item = (u64, &str)> {
+        self.places
+            .iter()
+            .map(|(place, client)| (*place, &**client))
+    }
+
+    /// Until when the free lock is kept for the first.
+    pub fn kept(&self) -> Option<u64> {
+        self.kept
+    }
+
+    /// Ends the time for which the lock is kept, as the clock would.
+    pub fn let_turn_pass(&mut self) {
+        self.kept = self.kept.map(|_| 1);
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Whether the lock, which is free, is somebody else's to take. Whoever
+    /// has let its turn pass, or is gone, loses its place.
+    pub(crate) fn is_turn_of_another(&mut self, ticket: Option<&Ticket>, line: &Line<'_>) -> bool {
+        let in_turn = self.kept.is_some_and(|kept| line.is_in_turn(kept));
+        let mut passed = self.kept.is_some() && !in_turn;
+        while let Some((place, first)) = self.places.first() {
+            let mine = ticket.is_some_and(|ticket| {
+                // Its place may never have been noted here, or have been lost.
+                ticket.name == *first || ticket.since.is_some_and(|since| since < *place)
+            });
+            if mine {
+                return false;
+            }
+            if in_turn {
+                return true;
+            }
+            if !passed && line.call(first, News::YourTurn) {
+                self.kept = Some(line.now + line.turn);
+                return true;
+            }
+            passed = false;
+            self.places.pop_first();
+        }
+        false
+    }
+
+    /// The lock was granted, to the owner of this ticket if there is one: the
+    /// next one is the first now.
+    pub(crate) fn granted(&mut self, ticket: Option<&Ticket>, line: &Line<'_>) {
+        self.kept = None;
+        if let Some(ticket) = ticket {
+            self.strike(&ticket.name);
+        }
+        self.call_first(News::First, line);
+    }
+
+    /// The lock is free again: it is kept for the first.
+    pub(crate) fn freed(&mut self, line: &Line<'_>) {
+        self.call_first(News::YourTurn, line);
+        self.kept = (!self.is_empty()).then_some(line.now + line.turn);
+    }
+
+    /// Notes that this client waits, unless it is noted. True when it is the first.
+    pub(crate) fn join(&mut self, ticket: &Ticket, line: &Line<'_>) -> bool {
+        let name = &ticket.name;
+        if !self.places.iter().any(|(_, noted)| noted == name) {
+            let newest = line.now * 1024;
+            let oldest = line.now.saturating_sub(LONGEST_AGE) * 1024;
+            let since = ticket.since.unwrap_or(newest);
+            let place = since.max(oldest).min(newest);
+            self.places.insert((place, name.clone()));
+        }
+        self.places.first().is_some_and(|(_, first)| first == name)
+    }
+
+    /// Who has this ticket waits no longer: what it was called for goes to the next.
+    pub(crate) fn leave(&mut self, name: &str, is_free: bool, line: &Line<'_>) {
+        let was_first = self
+            .places
+            .first()
+            .is_some_and(|(_, first)| **first == *name);
+        self.strike(name);
+        match (was_first, is_free) {
+            (false, _) => {}
+            (true, true) => self.freed(line),
+            (true, false) => self.call_first(News::First, line),
+        }
+    }
+
+    /// Calls the first one that can be reached; those before it are gone.
+    fn call_first(&mut self, news: News, line: &Line<'_>) {
+        while let Some((_, first)) = self.places.first()
+            && !line.call(first, news)
+        {
+            self.places.pop_first();
+        }
+    }
+
+    fn strike(&mut self, name: &str) {
+        self.places.retain(|(_, noted)| **noted != *name);
+    }
+}
+
+/// What a queue needs to know of the moment.
+pub(crate) struct Line<'a> {
+    pub(crate) key: &'a Key,
+    pub(crate) now: u64,
+    /// For how many milliseconds a free lock is kept for the first.
+    pub(crate) turn: u64,
+    pub(crate) board: &'a dyn Switchboard,
+}
+
+impl Line<'_> {
+    /// Calls the client with this ticket.
+    fn call(&self, ticket: &str, news: News) -> bool {
+        self.board.call(client(ticket), self.key, news)
+    }
+
+    /// Whether the time up to which the lock is kept is still to come. One
+    /// that is too far away was set before the clock was stepped back.
+    fn is_in_turn(&self, kept: u64) -> bool {
+        self.now < kept && kept <= self.now + self.turn
+    }
+}

@@ -1,0 +1,52 @@
+-- Whether a lock that is free may be taken, and a place for who may not.
+--
+-- Runs after queue.lua. Needs: now, time.
+--   ticket  that of the client that asks; '' when it won't wait
+--   since   since when it has waited, or '' when this server's clock says it better
+
+-- Whether the lock, which is free, is kept for somebody else. Whoever has let
+-- its turn pass, or is gone, loses its place.
+local function yields(ticket, since, turn)
+    local head, place, kept = first()
+    -- One too far away was set before this server's clock was stepped back.
+    local in_turn = kept and now < kept and kept <= now + turn
+    while head do
+        -- Its place may never have been noted here, or have been lost.
+        if head == ticket or (since ~= '' and tonumber(since) < place) then
+            return false
+        end
+        if in_turn then
+            return true
+        end
+        if not kept and hears(head, 'T') then
+            call('ZADD', KEYS[2], -(now + turn), '')
+            return true
+        end
+        kept = nil
+        call('ZREM', KEYS[2], head)
+        head, place = first()
+    end
+    call('DEL', KEYS[2])
+    return false
+end
+
+-- Notes that the client waits. Says 1 when it is the first, else 0.
+local function join(ticket, since)
+    local newest = now * 1024
+    local place = newest + time[2] % 1000
+    if since ~= '' then
+        -- A wrong clock is worth two seconds at most.
+        place = math.min(math.max(tonumber(since), newest - 2000 * 1024), newest)
+    end
+    call('ZADD', KEYS[2], 'NX', place, ticket)
+    -- Those who wait ask again every few seconds.
+    call('PEXPIRE', KEYS[2], 60000)
+    return first() == ticket and 1 or 0
+end
+
+-- The lock was granted, to the client if it waited: the next one is first now.
+local function granted(ticket)
+    call('ZREM', KEYS[2], ticket, '')
+    call_first('F')
+end
+
