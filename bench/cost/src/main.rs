@@ -10,13 +10,12 @@
 //! with the cores kept awake by spinning processes of the lowest priority,
 //! because a virtual machine's core takes longer to wake than Redis to answer.
 
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlatch::{Builder, Mutex, Redlatch};
-use redlatch_testkit::RedisServer;
+use redlatch_testkit::{Awake, RedisServer};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
@@ -229,32 +228,4 @@ fn redis_cpu(server: &RedisServer) -> f64 {
             .expect("a number of seconds")
     };
     (seconds("used_cpu_user_main_thread") + seconds("used_cpu_sys_main_thread")) * 1e6
-}
-
-/// Keeps every core awake with a process of the lowest priority.
-struct Awake(Vec<Child>);
-
-impl Awake {
-    fn start() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let spin = |_| {
-            let mut nice = Command::new("nice");
-            // It ends by itself when this process is gone and its input with it.
-            let script = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; \
-                          kill -0 $PPID || exit; done";
-            nice.args(["-n", "19", "sh", "-c", script])
-                .stdin(Stdio::null());
-            nice.stderr(Stdio::null()).spawn().expect("nice and sh")
-        };
-        Self((0..cores).map(spin).collect())
-    }
-}
-
-impl Drop for Awake {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }

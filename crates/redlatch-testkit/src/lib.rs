@@ -31,6 +31,7 @@
 //! | `reply.rs` | [`Reply`] |
 //! | `fleet.rs` | [`Fleet`]: several independent servers |
 //! | `tls.rs` | [`TlsServer`]: the same behind TLS, with its own authority |
+//! | `awake.rs` | [`Awake`]: cores that do not fall asleep, for benchmarks |
 //! | `proxy.rs` | [`Proxy`]: the controls of the fault proxy |
 //! | `proxy/relay.rs` | its thread: the listener, the links, the rules in force |
 //! | `proxy/link.rs` | one connection through it, made of two lanes |
@@ -39,6 +40,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod awake;
 mod control;
 mod fleet;
 mod proxy;
@@ -46,6 +48,7 @@ mod reply;
 mod server;
 mod tls;
 
+pub use awake::Awake;
 pub use fleet::Fleet;
 pub use proxy::Proxy;
 pub use reply::Reply;
