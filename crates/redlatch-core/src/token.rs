@@ -94,6 +94,12 @@ pub struct Owner {
     pub host: Option<String>,
     /// The process on that machine.
     pub pid: Option<u32>,
+    /// The person or account it runs for.
+    pub user: Option<String>,
+    /// The program's name, never with its arguments: those may hold secrets.
+    pub program: Option<String>,
+    /// When it asked for the lease, in seconds since 1970 on its own clock.
+    pub since: Option<u64>,
     /// A few words that the owner wanted to be seen.
     pub note: Option<String>,
 }
@@ -108,6 +114,15 @@ impl Owner {
         }
         if let Some(pid) = self.pid {
             object.insert("pid".into(), pid.into());
+        }
+        if let Some(user) = &self.user {
+            object.insert("user".into(), user.as_str().into());
+        }
+        if let Some(program) = &self.program {
+            object.insert("program".into(), program.as_str().into());
+        }
+        if let Some(since) = self.since {
+            object.insert("since".into(), since.into());
         }
         if let Some(note) = &self.note {
             object.insert("note".into(), note.as_str().into());
@@ -134,12 +149,16 @@ impl Owner {
                 .get("pid")
                 .and_then(Value::as_u64)
                 .and_then(|pid| u32::try_from(pid).ok()),
+            user: text("user"),
+            program: text("program"),
+            since: object.get("since").and_then(Value::as_u64),
             note: text("note"),
         }
     }
 }
 
-/// `host web-3, pid 4711 (nightly report)`, or an empty string.
+/// `host web-3, pid 4711, user ada, program backup (nightly report)`, or an
+/// empty string.
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut gap = "";
@@ -149,7 +168,15 @@ impl fmt::Display for Owner {
         }
         if let Some(pid) = self.pid {
             write!(f, "{gap}pid {pid}")?;
-            gap = " ";
+            gap = ", ";
+        }
+        if let Some(user) = &self.user {
+            write!(f, "{gap}user {}", user.escape_debug())?;
+            gap = ", ";
+        }
+        if let Some(program) = &self.program {
+            write!(f, "{gap}program {}", program.escape_debug())?;
+            gap = ", ";
         }
         if let Some(note) = &self.note {
             let gap = if gap.is_empty() { "" } else { " " };
@@ -184,6 +211,7 @@ mod tests {
             host: Some("web-3".into()),
             pid: Some(4711),
             note: Some("say \"hi\"".into()),
+            ..Owner::default()
         }
     }
 
@@ -213,6 +241,20 @@ mod tests {
                 token.id()
             )
         );
+    }
+
+    #[test]
+    fn an_owner_can_say_who_and_what_and_since_when() {
+        let full = Owner {
+            user: Some("ada".into()),
+            program: Some("backup".into()),
+            since: Some(1_789_000_000),
+            ..owner()
+        };
+        let token = Token::random([0; 20], &full.suffix());
+        assert_eq!(Owner::read(token.as_str().as_bytes()), full);
+        let expected = r#"host web-3, pid 4711, user ada, program backup (say \"hi\")"#;
+        assert_eq!(full.to_string(), expected);
     }
 
     #[test]

@@ -193,6 +193,17 @@ impl Builder {
         self
     }
 
+    /// Lets tokens say for which user and which program the locks are held, and
+    /// since when, for the people who look at the key. Default: they say the
+    /// host and the process id only.
+    ///
+    /// Give a program's name, never its arguments: anybody who may read the
+    /// servers can read this.
+    pub fn describe(mut self, user: Option<String>, program: Option<String>) -> Self {
+        self.settings.describe(user, program);
+        self
+    }
+
     /// The clock that leases are timed by. Default: [`SystemClock`]. For tests.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -266,6 +277,9 @@ impl Builder {
             ..self.settings
         };
         settings.ttl(settings.ttl)?;
+        for text in [&settings.owner.user, &settings.owner.program] {
+            Client::check_note(text.as_deref().unwrap_or_default())?;
+        }
         let policy = guarded.then(|| Policy {
             deployment: format!("{}/{nodes}/{}", self.deployment, max_ttl.millis()).into(),
             max_ttl,

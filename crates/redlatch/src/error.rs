@@ -255,7 +255,7 @@ pub enum ConfigError {
     Deployment(String),
     /// A setting that must not be zero.
     Zero(&'static str),
-    /// A note or an owner's name that is too long.
+    /// A note or a name in a token that is too long.
     Note,
     /// What a token source returned, or what was to be adopted, is no token.
     Token,
@@ -329,7 +329,10 @@ impl fmt::Display for ConfigError {
                 "{name:?} can't name a deployment: 1 to 64 letters, digits, dots and dashes can"
             ),
             Self::Zero(setting) => write!(f, "{setting} must be longer than nothing"),
-            Self::Note => write!(f, "a note or an owner's name has at most 256 bytes"),
+            Self::Note => write!(
+                f,
+                "a note, an owner's, user's or program's name has at most 256 bytes"
+            ),
             Self::Token => TokenError.fmt(f),
             Self::Runtime(error) => write!(f, "the blocking API could not start: {error}"),
             Self::BlockingInAsync => write!(

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use redlatch_core::{Owner, Ticket, Token, Ttl};
 
@@ -31,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) client: Arc<str>,
     /// How many tickets it has had.
     pub(crate) tickets: Arc<AtomicU64>,
+    /// Whether they also say since when.
+    pub(crate) dated: bool,
 }
 
 impl Default for Settings {
@@ -51,6 +53,7 @@ impl Default for Settings {
             owner,
             client: "".into(),
             tickets: Arc::default(),
+            dated: false,
         }
     }
 }
@@ -81,13 +84,22 @@ impl Settings {
         Ticket::new(&self.client, number, since)
     }
 
+    /// Lets tokens also say for whom and for what program, and since when.
+    pub(crate) fn describe(&mut self, user: Option<String>, program: Option<String>) {
+        self.owner.user = user;
+        self.owner.program = program;
+        self.suffix = self.owner.suffix();
+        self.dated = true;
+    }
+
     /// A new token; `note` is for the people who look at the key.
     pub(crate) fn token(&self, note: Option<&str>) -> Result<Token, ConfigError> {
         let suffix: Cow<'_, str> = match note {
-            None => self.suffix.as_str().into(),
-            Some(note) => {
+            None if !self.dated => self.suffix.as_str().into(),
+            note => {
                 let mut owner = self.owner.clone();
-                owner.note = Some(note.to_owned());
+                owner.note = note.map(str::to_owned);
+                owner.since = self.dated.then(unix_seconds);
                 owner.suffix().into()
             }
         };
@@ -100,6 +112,13 @@ impl Settings {
             }
         }
     }
+}
+
+/// The time of day, for people to read: no lease is timed by it.
+fn unix_seconds() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs())
 }
 
 /// This machine's name, for the people who look at a key.
