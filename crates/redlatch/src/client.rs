@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
+use std::time::Duration;
 
 use crate::config::Builder;
 use crate::driver::Driver;
@@ -16,6 +17,7 @@ use crate::node::memory::MemoryNode;
 use crate::owner::{Owner, OwnerState};
 use crate::proposals::Proposals;
 use crate::reaper::Reaper;
+use crate::recipes::once::Once;
 use crate::settings::Settings;
 use crate::waiting::Queues;
 
@@ -97,6 +99,16 @@ impl Redlatch {
             state
         });
         Owner::new(self.client.clone(), state)
+    }
+
+    /// Work that is to be done once per slot, by whichever machine comes first.
+    pub fn once(&self, name: impl AsRef<str>, slot: impl AsRef<str>) -> Once {
+        Once::new(self, name.as_ref(), slot.as_ref())
+    }
+
+    /// The longest lease that the nodes allow; nothing when they don't care.
+    pub(crate) fn max_ttl(&self) -> Option<Duration> {
+        self.client.settings.max_ttl
     }
 
     /// Who holds the lock with this name, if anybody does.

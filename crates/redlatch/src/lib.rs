@@ -67,6 +67,7 @@ mod owner;
 mod proposals;
 mod random;
 mod reaper;
+mod recipes;
 mod renewal;
 mod run;
 mod settings;
@@ -85,6 +86,7 @@ pub use lease::Lease;
 pub use mutex::Mutex;
 pub use node::memory::MemoryNode;
 pub use owner::Owner;
+pub use recipes::once::{Once, Slot};
 pub use redlatch_core as core;
 pub use run::RunError;
 

@@ -1,0 +1,3 @@
+//! What is often built on a lock.
+
+pub(crate) mod once;
