@@ -1,7 +1,7 @@
 //! The same for code without async: threads and plain calls.
 //!
 //! ```sh
-//! cargo run --example blocking --features blocking -- redis://127.0.0.1
+//! cargo run -p redlatch --example blocking --features blocking -- redis://127.0.0.1
 //! ```
 //!
 //! The URL can also be in `REDIS_URL`. Without one, a throw-away server is started.

@@ -2,7 +2,7 @@
 //! its late write wipes out somebody else's; with one the database refuses it.
 //!
 //! ```sh
-//! cargo run --example fencing_sqlite -- redis://127.0.0.1
+//! cargo run -p redlatch --example fencing_sqlite -- redis://127.0.0.1
 //! ```
 //!
 //! The URL can also be in `REDIS_URL`. Without one, a throw-away server is

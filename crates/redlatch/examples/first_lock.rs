@@ -1,7 +1,7 @@
 //! A first lock on one Redis server, and what one can ask about it.
 //!
 //! ```sh
-//! cargo run --example first_lock -- redis://127.0.0.1
+//! cargo run -p redlatch --example first_lock -- redis://127.0.0.1
 //! ```
 //!
 //! The URL can also be in `REDIS_URL`. Without one, a throw-away server is started.

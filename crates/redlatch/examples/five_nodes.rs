@@ -1,7 +1,7 @@
 //! One lock on five independent servers: any two of them may fail.
 //!
 //! ```sh
-//! cargo run --example five_nodes -- redis://a redis://b redis://c redis://d redis://e
+//! cargo run -p redlatch --example five_nodes -- redis://a redis://b redis://c redis://d redis://e
 //! ```
 //!
 //! Without URLs, five throw-away servers are started, and some of them killed.

@@ -2,7 +2,7 @@
 //! inside this process, and everything else is as it is on Redis.
 //!
 //! ```sh
-//! cargo run -q --release --example hello
+//! cargo run -q --release -p redlatch --example hello
 //! ```
 
 use std::sync::Arc;

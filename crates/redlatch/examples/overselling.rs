@@ -2,7 +2,7 @@
 //! what is not there; with it, exactly the stock.
 //!
 //! ```sh
-//! cargo run --example overselling -- redis://127.0.0.1
+//! cargo run -p redlatch --example overselling -- redis://127.0.0.1
 //! ```
 //!
 //! The URL can also be in `REDIS_URL`. Without one, a throw-away server is

@@ -2,7 +2,7 @@
 //! and writes it back. Without the lock, edits are lost; with it, none is.
 //!
 //! ```sh
-//! cargo run --example settings_together -- redis://127.0.0.1
+//! cargo run -p redlatch --example settings_together -- redis://127.0.0.1
 //! ```
 //!
 //! The URL can also be in `REDIS_URL`. Without one, a throw-away server is started.

@@ -1,7 +1,7 @@
 //! Tokens with ids of one's own: a small snowflake generator.
 //!
 //! ```sh
-//! cargo run --example snowflake
+//! cargo run -p redlatch --example snowflake
 //! ```
 //!
 //! It needs no Redis. The ids are readable and grow with time, but they can be

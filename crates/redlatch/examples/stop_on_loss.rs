@@ -1,7 +1,7 @@
 //! A job that stops when its lock is lost: here an operator takes it away.
 //!
 //! ```sh
-//! cargo run --example stop_on_loss
+//! cargo run -p redlatch --example stop_on_loss
 //! ```
 //!
 //! It needs no Redis. On Redis, all is the same.

@@ -1,7 +1,7 @@
 //! Meeting a Yii2 application on its own mutex: same key, same command.
 //!
 //! ```sh
-//! cargo run --example yii2 --features yii2 -- redis://127.0.0.1
+//! cargo run -p redlatch --example yii2 --features yii2 -- redis://127.0.0.1
 //! ```
 //!
 //! The URL can also be in `REDIS_URL`. Without one, a throw-away server is

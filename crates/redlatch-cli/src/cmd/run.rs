@@ -1,0 +1,183 @@
+//! `redlatch run`: runs a command while holding a lock.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use redlatch::{Redlatch, Slot};
+use rustix::process::kill_current_process_group;
+use tokio::time::Instant;
+
+use super::lease::{Terms, program_name};
+use crate::args::RunArgs;
+use crate::child::{Ending, Orders, Signals, Verdict, supervise};
+use crate::connect::connect;
+use crate::exit_code::{ExitCode, Failure};
+use crate::hold::{Hold, Patience, acquire};
+use crate::output::Output;
+use crate::settings::Settings;
+
+/// For how long a slot is remembered, where that is allowed.
+const ONCE_FOR: Duration = Duration::from_secs(60 * 60);
+
+pub(super) async fn run(
+    args: RunArgs,
+    settings: Settings,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
+    let terms = Terms::new(&args.lease, &settings)?;
+    let command = command(&args);
+    let mut signals = Signals::catch()?;
+    let program = command.first().and_then(|program| program_name(program));
+    let latch = tokio::select! {
+        biased;
+        signal = signals.recv() => return Ok(ExitCode::DieOf(signal)),
+        latch = connect(&settings, program, output) => latch?,
+    };
+    let mutex = terms.mutex(&latch, &args.name, &args.lease);
+    let patience = match (args.nonblock, args.wait) {
+        (true, _) => Patience::None,
+        (false, Some(limit)) => Patience::UpTo(limit),
+        (false, None) => Patience::ForEver,
+    };
+    let acquired = acquire(&latch, &mutex, patience, &mut signals, output).await;
+    let hold = match acquired.map_err(|failure| busy(failure, &args))? {
+        Ok(hold) => hold,
+        Err(death) => return Ok(death),
+    };
+    let held_since = Instant::now();
+    let job = Job {
+        args: &args,
+        terms,
+        command,
+        settings: &settings,
+        output,
+    };
+    let verdict = job.run(&latch, &hold, &mut signals).await;
+    if let (Some(least), Ok(Some(verdict))) = (args.min_hold, &verdict)
+        && *verdict != Verdict::Lost
+    {
+        job.keep(&hold, held_since + least, &mut signals).await;
+    }
+    hold.release(output).await;
+    latch.close().await;
+    let Some(verdict) = verdict? else {
+        return Ok(ExitCode::Success);
+    };
+    if let Verdict::Interrupted(signal) = verdict {
+        // Typed at the terminal it was meant for the whole job, a script around
+        // us included, but only the child was in the foreground.
+        let _ = kill_current_process_group(signal);
+    }
+    Ok(verdict.code())
+}
+
+/// What is run once the lock is held.
+struct Job<'a> {
+    args: &'a RunArgs,
+    terms: Terms,
+    command: Vec<OsString>,
+    settings: &'a Settings,
+    output: &'a Output,
+}
+
+impl Job<'_> {
+    /// Nothing when the slot has been run before.
+    async fn run(
+        &self,
+        latch: &Redlatch,
+        hold: &Hold,
+        signals: &mut Signals,
+    ) -> Result<Option<Verdict>, Failure> {
+        let slot = match &self.args.once {
+            None => None,
+            Some(name) => match self.take_slot(latch, name).await? {
+                None => return Ok(None),
+                slot => slot,
+            },
+        };
+        let orders = Orders {
+            command: self.command.clone(),
+            environment: hold.environment(),
+            guard: &hold.guard,
+            ttl: self.terms.ttl,
+            kill_after: self.terms.kill_after,
+            max_runtime: self.args.max_runtime,
+            on_lost: self.args.lease.on_lost,
+            output: *self.output,
+        };
+        let verdict = supervise(orders, signals).await?;
+        if let Some(slot) = slot {
+            self.settle(slot, verdict).await;
+        }
+        Ok(Some(verdict))
+    }
+
+    async fn take_slot(&self, latch: &Redlatch, name: &str) -> Result<Option<Slot>, Failure> {
+        let lock = &self.args.name;
+        let once = latch.once(lock, name).ttl(self.terms.ttl);
+        let slot = once.keep(self.once_for()?).begin().await?;
+        if slot.is_none() {
+            self.output.info(&format!(
+                "slot {name:?} of {lock:?} was run already: skipped"
+            ));
+        }
+        Ok(slot)
+    }
+
+    /// For how long the slot is remembered: no lease, and so no record, is
+    /// longer than the nodes allow.
+    fn once_for(&self) -> Result<Duration, Failure> {
+        let max_ttl = self.settings.max_ttl.value;
+        match self.args.once_for {
+            Some(given) => Ok(given),
+            None if self.settings.is_guarded() => Ok(ONCE_FOR.min(max_ttl)),
+            None => Ok(ONCE_FOR),
+        }
+    }
+
+    /// A success is recorded; else another may try the slot again.
+    async fn settle(&self, slot: Slot, verdict: Verdict) {
+        let settled = match verdict {
+            Verdict::Ended(Ending::Exited(0)) => slot.done().await,
+            _ => slot.give_back().await,
+        };
+        if let Err(error) = settled {
+            self.output.warn(&format!(
+                "{error}; the slot could not be recorded, and may be run again"
+            ));
+        }
+    }
+
+    /// Holds the lock until then, unless it is lost or a signal comes.
+    async fn keep(&self, hold: &Hold, until: Instant, signals: &mut Signals) {
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => {}
+            _ = hold.guard.lost() => {}
+            _ = signals.recv() => {}
+        }
+    }
+}
+
+/// The words to be run, with a shell in front of `-c`'s text.
+fn command(args: &RunArgs) -> Vec<OsString> {
+    let Some(text) = &args.shell else {
+        return args.command.clone();
+    };
+    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+    vec![
+        shell.unwrap_or_else(|| "/bin/sh".into()),
+        "-c".into(),
+        text.clone(),
+    ]
+}
+
+/// A lock that is somebody else's ends with the code that the user wants.
+fn busy(mut failure: Failure, args: &RunArgs) -> Failure {
+    if matches!(failure.code, ExitCode::Busy(_)) {
+        failure.code = ExitCode::Busy(args.conflict_exit_code);
+        if args.nonblock {
+            failure.hint = Some("leave out -n to wait for it, or give -w DUR".into());
+        }
+    }
+    failure
+}
