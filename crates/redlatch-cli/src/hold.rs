@@ -19,6 +19,16 @@ pub(crate) enum Patience {
     ForEver,
 }
 
+/// A lock that is wanted.
+pub(crate) struct Wish<'a> {
+    pub(crate) latch: &'a Redlatch,
+    pub(crate) mutex: &'a Mutex,
+    pub(crate) patience: Patience,
+    /// Whether it is said who is waited for.
+    pub(crate) talk: bool,
+    pub(crate) output: &'a Output,
+}
+
 /// A lock that is held.
 pub(crate) struct Hold {
     pub(crate) guard: Guard,
@@ -33,32 +43,33 @@ const FENCE: &str = "REDLATCH_FENCE";
 /// The same of all locks around that one, as JSON.
 const OUTER: &str = "REDLATCH_OUTER";
 
-/// Waits for the lock. A signal that comes meanwhile ends it at once: then this
-/// is nothing but how to die.
-pub(crate) async fn acquire(
-    latch: &Redlatch,
-    mutex: &Mutex,
-    patience: Patience,
-    signals: &mut Signals,
-    output: &Output,
-) -> Result<Result<Hold, ExitCode>, Failure> {
-    let signal = tokio::select! {
-        biased;
-        signal = signals.recv() => signal,
-        hold = get(latch, mutex, patience, output) => return hold.map(Ok),
-    };
-    // What may have reached a node is given back, but nobody waits for that:
-    // a node that is away must not keep us.
-    let _ = tokio::time::timeout(Duration::from_millis(200), latch.close()).await;
-    Ok(Err(ExitCode::DieOf(signal)))
+impl Wish<'_> {
+    /// Waits for the lock. A signal that comes meanwhile ends it at once: then
+    /// this is nothing but how to die.
+    pub(crate) async fn acquire(
+        &self,
+        signals: &mut Signals,
+    ) -> Result<Result<Hold, ExitCode>, Failure> {
+        let signal = tokio::select! {
+            biased;
+            signal = signals.recv() => signal,
+            hold = get(self) => return hold.map(Ok),
+        };
+        // What may have reached a node is given back, but not for long: a node
+        // that is away must not keep us.
+        let _ = tokio::time::timeout(Duration::from_millis(200), self.latch.close()).await;
+        Ok(Err(ExitCode::DieOf(signal)))
+    }
 }
 
-async fn get(
-    latch: &Redlatch,
-    mutex: &Mutex,
-    patience: Patience,
-    output: &Output,
-) -> Result<Hold, Failure> {
+async fn get(wish: &Wish<'_>) -> Result<Hold, Failure> {
+    let Wish {
+        latch,
+        mutex,
+        patience,
+        output,
+        ..
+    } = *wish;
     if let Some(guard) = reenter(mutex).await {
         let nested = true;
         return Ok(Hold { guard, nested });
@@ -83,7 +94,7 @@ async fn get(
         Patience::UpTo(limit) => Some(limit.saturating_sub(start.elapsed())),
         Patience::ForEver => None,
     };
-    if let Some(holder) = &holder {
+    if let Some(holder) = holder.as_ref().filter(|_| wish.talk) {
         output.busy(&format!("waiting for lock {name:?}, held by {by}"), holder);
     }
     let locked = match rest {

@@ -5,7 +5,7 @@ use crate::args::ElectArgs;
 use crate::child::{Orders, Signals, Verdict, supervise};
 use crate::connect::connect;
 use crate::exit_code::{ExitCode, Failure};
-use crate::hold::{Patience, acquire};
+use crate::hold::{Patience, Wish};
 use crate::output::Output;
 use crate::settings::Settings;
 
@@ -29,9 +29,15 @@ pub(super) async fn run(
         latch = connect(&settings, program, output) => latch?,
     };
     let mutex = terms.mutex(&latch, &args.name, &args.lease);
+    let wish = Wish {
+        latch: &latch,
+        mutex: &mutex,
+        patience: Patience::ForEver,
+        talk: true,
+        output,
+    };
     loop {
-        let hold = acquire(&latch, &mutex, Patience::ForEver, &mut signals, output).await?;
-        let hold = match hold {
+        let hold = match wish.acquire(&mut signals).await? {
             Ok(hold) => hold,
             Err(death) => return Ok(death),
         };

@@ -12,7 +12,7 @@ use crate::args::RunArgs;
 use crate::child::{Ending, Orders, Signals, Verdict, supervise};
 use crate::connect::connect;
 use crate::exit_code::{ExitCode, Failure};
-use crate::hold::{Hold, Patience, acquire};
+use crate::hold::{Hold, Patience, Wish};
 use crate::output::Output;
 use crate::settings::Settings;
 
@@ -39,7 +39,15 @@ pub(super) async fn run(
         (false, Some(limit)) => Patience::UpTo(limit),
         (false, None) => Patience::ForEver,
     };
-    let acquired = acquire(&latch, &mutex, patience, &mut signals, output).await;
+    let wish = Wish {
+        latch: &latch,
+        mutex: &mutex,
+        patience,
+        // Who skips without a word also waits without one.
+        talk: args.conflict_exit_code != 0,
+        output,
+    };
+    let acquired = wish.acquire(&mut signals).await;
     let hold = match acquired.map_err(|failure| busy(failure, &args))? {
         Ok(hold) => hold,
         Err(death) => return Ok(death),

@@ -1,0 +1,20 @@
+//! The real binary, on real servers, with real signals and a real terminal.
+
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that can't go on says so by panicking"
+)]
+
+mod elect;
+mod environment;
+mod exclusion;
+mod exit_codes;
+mod loss;
+mod nested;
+mod once;
+mod orphans;
+mod settings;
+mod signals;
+mod support;
+mod terminal;

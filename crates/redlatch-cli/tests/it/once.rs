@@ -1,0 +1,104 @@
+//! `--once`: one run per slot over the whole fleet.
+
+use std::process::Stdio;
+
+use redlatch_testkit::RedisServer;
+
+use crate::support::{Running, armed, redlatch, run, text};
+
+#[test]
+fn a_slot_is_run_once() {
+    let server = RedisServer::start();
+    let again = |slot| run(&server, &["--once", slot, "--", "echo", "ran"]);
+    assert_eq!(text(&again("monday").stdout), "ran\n");
+    let output = again("monday");
+    assert_eq!(text(&output.stdout), "");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("was run already"));
+    assert_eq!(text(&again("tuesday").stdout), "ran\n");
+    let kept = server.pttl("redlatch:job:once:monday");
+    assert!(kept > 50 * 60 * 1000, "for about an hour, not {kept} ms");
+}
+
+#[test]
+fn a_slot_that_failed_is_run_again() {
+    let server = RedisServer::start();
+    for _ in 0..2 {
+        let output = run(&server, &["--once", "monday", "-c", "echo ran; exit 1"]);
+        assert_eq!(text(&output.stdout), "ran\n");
+        assert_eq!(output.status.code(), Some(1));
+    }
+    let output = run(
+        &server,
+        &["--once", "monday", "-c", "echo ran; kill -TERM $$"],
+    );
+    assert_eq!(output.status.code(), Some(143));
+    let output = run(&server, &["--once", "monday", "--", "echo", "ran"]);
+    assert_eq!(text(&output.stdout), "ran\n");
+}
+
+#[test]
+fn of_many_machines_one_runs_it() {
+    let fleet = armed(3);
+    let start = || {
+        let mut command = redlatch(&fleet);
+        command.args(["run", "job", "--once", "monday", "--", "echo", "ran"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let machines: Vec<_> = (0..6).map(|_| start()).collect();
+    let mut runs = 0;
+    for machine in machines {
+        let output = machine.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        runs += usize::from(!output.stdout.is_empty());
+    }
+    assert_eq!(runs, 1);
+    // Also when a node is lost that had the record.
+    fleet[0].kill();
+    let output = start().wait_with_output().unwrap();
+    assert_eq!(text(&output.stdout), "");
+}
+
+#[test]
+fn one_that_waits_runs_the_slot_if_the_first_one_fails() {
+    let server = RedisServer::start();
+    let mut command = redlatch(std::slice::from_ref(&server));
+    command.args([
+        "run",
+        "job",
+        "--once",
+        "monday",
+        "-c",
+        "echo; read x; exit 1",
+    ]);
+    let mut first = Running::start(command.stdin(Stdio::piped()));
+    first.stdout.next();
+    let mut command = redlatch(std::slice::from_ref(&server));
+    let second = Running::start(command.args(["run", "job", "--once", "monday", "echo", "ran"]));
+    second.stderr.find("waiting for lock");
+    first.close_stdin();
+    assert_eq!(second.stdout.next(), "ran");
+}
+
+#[test]
+fn no_longer_record_is_promised_than_the_nodes_keep() {
+    let fleet = armed(3);
+    let output = redlatch(&fleet)
+        .args([
+            "run",
+            "job",
+            "--once",
+            "monday",
+            "--once-for",
+            "2h",
+            "--",
+            "echo",
+            "ran",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    assert_eq!(text(&output.stdout), "");
+    assert!(text(&output.stderr).contains("max_ttl"));
+}
