@@ -41,7 +41,8 @@ impl Minder {
         if let Some(mut pipe) = self.pipe.take() {
             let _ = pipe.write_all(b".");
         }
-        let _ = self.helper.wait();
+        // A leader of many terms is not to collect dead helpers, nor to wait for one.
+        std::thread::spawn(move || self.helper.wait());
     }
 }
 

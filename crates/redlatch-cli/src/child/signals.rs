@@ -37,7 +37,8 @@ impl Signals {
         let mut streams = Vec::new();
         for signal in signals {
             let number = signal.as_raw();
-            if ignored >> (number - 1) & 1 == 1 {
+            // Who ignores CONT goes on all the same, and has to know of it.
+            if ignored >> (number - 1) & 1 == 1 && signal != Signal::CONT {
                 continue;
             }
             let stream = unix::signal(SignalKind::from_raw(number));

@@ -44,7 +44,13 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn code(self) -> ExitCode {
+    /// How this process ends.
+    pub(crate) fn into_code(self) -> ExitCode {
+        if let Self::Interrupted(signal) = self {
+            // Typed at the terminal it was meant for the whole job, a script
+            // around us included, but only the child was in the foreground.
+            let _ = kill_current_process_group(signal);
+        }
         match self {
             Self::Ended(Ending::Exited(code)) => ExitCode::Child(code),
             Self::Ended(Ending::Killed(signal)) => ExitCode::ChildKilled(signal),
@@ -82,7 +88,7 @@ pub(crate) async fn supervise(
         doom: None,
         kill_at: None,
         warned: false,
-        swept: false,
+        told: None,
     };
     let ending = loop {
         let doomed = watch.doom.is_some();
@@ -117,8 +123,8 @@ struct Watch<'a> {
     kill_at: Option<Instant>,
     /// Whether the loss of the lock has been dealt with.
     warned: bool,
-    /// Whether the group was told to end, so that nothing of it may stay.
-    swept: bool,
+    /// By which signal the group was last told to end.
+    told: Option<Signal>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,10 +141,12 @@ impl Watch<'_> {
 
     fn pass_on(&mut self, signal: Signal) {
         self.send(signal);
-        self.swept |= matches!(
+        if matches!(
             signal,
             Signal::TERM | Signal::INT | Signal::HUP | Signal::QUIT
-        );
+        ) {
+            self.told = Some(signal);
+        }
     }
 
     /// How much of the lease has to be left for the last step, which is KILL.
@@ -207,7 +215,7 @@ impl Watch<'_> {
     }
 
     fn terminate(&mut self, grace: Duration) {
-        self.swept = true;
+        self.told = Some(Signal::TERM);
         self.kill_at = Some(Instant::now() + grace);
         self.send(Signal::TERM);
         // Who is stopped can't end.
@@ -215,7 +223,7 @@ impl Watch<'_> {
     }
 
     fn kill(&mut self) {
-        self.swept = true;
+        self.told = Some(Signal::KILL);
         self.kill_at = None;
         self.send(Signal::KILL);
     }
@@ -274,7 +282,7 @@ impl Watch<'_> {
         };
         match self.doom {
             Some(Doom::Lost) => self.send(Signal::KILL),
-            _ if self.swept => self.sweep().await,
+            _ if self.leaves_nothing(ending) => self.sweep().await,
             _ => {}
         }
         if self.doom.is_some()
@@ -299,17 +307,31 @@ impl Watch<'_> {
         }
     }
 
-    /// The rest of the group has been told to end as well: waits for it, and
-    /// kills what does not.
+    /// Whether the child ended because it was told to, and the rest of its
+    /// group with it. To some programs HUP and INT mean other things, so there
+    /// its death tells.
+    fn leaves_nothing(&self, ending: Ending) -> bool {
+        match self.told {
+            Some(Signal::TERM | Signal::KILL) => true,
+            Some(signal) => ending == Ending::Killed(signal.as_raw()),
+            None => false,
+        }
+    }
+
+    /// Waits until the rest of the group has ended too, and kills what does not.
     async fn sweep(&self) {
-        let end = Instant::now() + self.orders.kill_after;
-        // They are no children of ours, so there is nothing to wait on.
-        while test_kill_process_group(self.group).is_ok() {
-            let lost = self.orders.guard.remaining() < self.margin();
-            if lost || Instant::now() >= end {
-                return self.send(Signal::KILL);
-            }
-            sleep(Duration::from_millis(10)).await;
+        let held = || self.orders.guard.remaining() >= self.margin();
+        self.until_gone(self.orders.kill_after, held).await;
+        self.send(Signal::KILL);
+        // Dead at once, but for what hangs in the kernel.
+        self.until_gone(Duration::from_secs(1), || true).await;
+    }
+
+    /// They are no children of ours, so there is nothing to wait on but time.
+    async fn until_gone(&self, most: Duration, may_wait: impl Fn() -> bool) {
+        let end = Instant::now() + most;
+        while test_kill_process_group(self.group).is_ok() && may_wait() && Instant::now() < end {
+            sleep(Duration::from_millis(5)).await;
         }
     }
 }

@@ -62,7 +62,7 @@ pub(super) async fn run(
             Verdict::Lost => {}
             verdict => {
                 latch.close().await;
-                return Ok(verdict.code());
+                return Ok(verdict.into_code());
             }
         }
     }

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use redlatch::{Redlatch, Slot};
-use rustix::process::kill_current_process_group;
 use tokio::time::Instant;
 
 use super::lease::{Terms, program_name};
@@ -25,6 +24,9 @@ pub(super) async fn run(
     output: &Output,
 ) -> Result<ExitCode, Failure> {
     let terms = Terms::new(&args.lease, &settings)?;
+    if args.max_runtime == Some(Duration::ZERO) {
+        return Err(Failure::usage("--max-runtime must be longer than nothing"));
+    }
     let command = command(&args);
     let mut signals = Signals::catch()?;
     let program = command.first().and_then(|program| program_name(program));
@@ -71,12 +73,7 @@ pub(super) async fn run(
     let Some(verdict) = verdict? else {
         return Ok(ExitCode::Success);
     };
-    if let Verdict::Interrupted(signal) = verdict {
-        // Typed at the terminal it was meant for the whole job, a script around
-        // us included, but only the child was in the foreground.
-        let _ = kill_current_process_group(signal);
-    }
-    Ok(verdict.code())
+    Ok(verdict.into_code())
 }
 
 /// What is run once the lock is held.

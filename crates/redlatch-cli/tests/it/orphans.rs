@@ -1,9 +1,11 @@
 //! Nothing that was started survives a TERM, a loss, or a KILL of `redlatch`.
 
+use std::fs;
+
 use redlatch_testkit::RedisServer;
 use rustix::process::Signal;
 
-use crate::support::{KEY, Running, eventually, redlatch, runs};
+use crate::support::{KEY, Running, eventually, pid, redlatch, runs};
 
 /// Starts a process that ends by nothing but KILL, says its number and then its
 /// own, and goes on until it is told to end.
@@ -61,6 +63,29 @@ fn after_a_kill() {
 }
 
 #[test]
+fn the_child_itself_dies_with_redlatch_also_without_the_minder() {
+    let server = RedisServer::start();
+    let (running, [_, child]) = family(&server, &[]);
+    let minder = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap();
+        let children = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")));
+        let children: String = children.map(Result::unwrap).collect();
+        children.split_whitespace().find_map(|pid| {
+            let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
+            command.contains("__minder").then(|| pid.parse().unwrap())
+        })
+    };
+    let mut found = None;
+    eventually("the minder", || {
+        found = minder();
+        found.is_some()
+    });
+    rustix::process::kill_process(pid(found.unwrap()), Signal::KILL).unwrap();
+    running.signal(Signal::KILL);
+    eventually("the child's end", || !runs(child));
+}
+
+#[test]
 fn what_a_child_leaves_behind_on_purpose_stays() {
     let server = RedisServer::start();
     let mut command = redlatch(std::slice::from_ref(&server));
@@ -69,5 +94,5 @@ fn what_a_child_leaves_behind_on_purpose_stays() {
     let left = running.stdout.pid();
     assert_eq!(running.code(), 0);
     assert!(runs(left));
-    rustix::process::kill_process(crate::support::pid(left), Signal::KILL).unwrap();
+    rustix::process::kill_process(pid(left), Signal::KILL).unwrap();
 }

@@ -159,12 +159,16 @@ fn a_child_in_a_pipe_is_given_the_terminal_when_it_asks() {
 fn the_rest_of_a_pipe_can_read_from_the_terminal() {
     let server = RedisServer::start();
     let mut session = Session::start(&server);
-    let pager = "sh -c 'cat; read a < /dev/tty; echo got $a'";
+    let directory = tempfile::tempdir().unwrap();
+    session.keys(&format!("cd {}\n", directory.path().display()));
+    let list = "echo rea''dy; while [ ! -e read ]; do sleep 0.01; done";
+    let pager = "read a; echo $a; read b < /dev/tty; echo got $b; touch read";
     session.run(
-        &format!("$REDLATCH run job -- echo rea''dy | {pager}"),
+        &format!("$REDLATCH run job -c '{list}' | sh -c '{pager}'"),
         "ready",
     );
     session.run("hello", "got hello");
+    session.expect_code(0);
 }
 
 #[test]
@@ -222,14 +226,16 @@ fn after_ctrl_z_the_child_goes_on_while_the_lease_is_valid() {
 fn after_ctrl_z_the_child_goes_on_in_the_background() {
     let server = RedisServer::start();
     let mut session = Session::start(&server);
-    let script = "echo rea''dy; while [ ! -e go ]; do sleep 0.01; done; echo we''nt";
+    // No loop with a sleep: a shell that is just starting a process by vfork does
+    // not stop before that has gone on, with redlatch or without.
+    let script = "echo rea''dy; read a < go; echo we''nt";
     let directory = tempfile::tempdir().unwrap();
-    session.keys(&format!("cd {}\n", directory.path().display()));
+    session.keys(&format!("cd {}; mkfifo go\n", directory.path().display()));
     session.run(&format!("$REDLATCH run job -c '{script}'"), "ready");
     session.keys(CTRL_Z);
     session.expect("Stopped");
     session.keys("bg\n");
-    session.run("touch go; wait; echo do''ne", "went");
+    session.run("echo > go; wait; echo do''ne", "went");
     session.expect("done");
 }
 
@@ -237,16 +243,26 @@ fn after_ctrl_z_the_child_goes_on_in_the_background() {
 fn after_ctrl_z_the_child_is_killed_when_the_lease_has_run_out() {
     let server = RedisServer::start();
     let mut session = Session::start(&server);
-    let script = "echo rea''dy; read a; echo got $a";
+    let directory = tempfile::tempdir().unwrap();
+    session.keys(&format!("cd {}\n", directory.path().display()));
+    // So busy that it could not go on for even a moment without being seen.
+    let script = "echo rea''dy; while :; do echo x; done >> trace";
+    let trace = || {
+        std::fs::metadata(directory.path().join("trace"))
+            .unwrap()
+            .len()
+    };
     session.run(
         &format!("$REDLATCH run job --ttl 1500ms -c '{script}'"),
         "ready",
     );
     session.keys(CTRL_Z);
     session.expect("Stopped");
+    let before = trace();
     eventually("the end of the lease", || server.locks().is_empty());
     session.run("fg", "is lost");
     session.expect_code(79);
+    assert_eq!(trace(), before, "it did not go on");
     session.run("jobs; echo no''ne", "none");
 }
 
