@@ -246,7 +246,7 @@ fn after_ctrl_z_the_child_is_killed_when_the_lease_has_run_out() {
     let directory = tempfile::tempdir().unwrap();
     session.keys(&format!("cd {}\n", directory.path().display()));
     // So busy that it could not go on for even a moment without being seen.
-    let script = "echo rea''dy; while :; do echo x; done >> trace";
+    let script = ": > trace; echo rea''dy; while :; do echo x; done >> trace";
     let trace = || {
         std::fs::metadata(directory.path().join("trace"))
             .unwrap()
