@@ -91,6 +91,8 @@ pub(crate) enum Command {
 /// If it is lost, the command is ended before somebody else can have the lock.
 #[derive(Debug, clap::Args)]
 #[command(
+    override_usage = "redlatch run [OPTIONS] <NAME> [--] <CMD> [ARGS]...\n       \
+                      redlatch run [OPTIONS] <NAME> -c <STR>",
     group(ArgGroup::new("what").args(["command", "shell"]).required(true)),
     after_long_help = RUN_HELP
 )]
@@ -172,7 +174,10 @@ Durations: 1500ms, 10s, 5m, 2h; a bare number is seconds.";
 /// command is ended, and redlatch stands for election again: the command is started anew for each
 /// term. When the command ends by itself, leadership is given up and its exit code returned.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = ELECT_HELP)]
+#[command(
+    override_usage = "redlatch elect [OPTIONS] <NAME> [--] <CMD> [ARGS]...",
+    after_long_help = ELECT_HELP
+)]
 pub(crate) struct ElectArgs {
     /// The election's name; it is a lock's name too
     pub(crate) name: String,

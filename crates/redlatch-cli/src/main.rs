@@ -20,7 +20,6 @@ use clap::Parser;
 use crate::args::Args;
 use crate::exit_code::{ExitCode, Failure};
 use crate::output::Output;
-use crate::settings::Settings;
 
 fn main() -> std::process::ExitCode {
     // This very program also starts the child and minds its process group.
@@ -42,13 +41,12 @@ fn main() -> std::process::ExitCode {
 }
 
 fn run(args: Args, output: &Output) -> Result<ExitCode, Failure> {
-    let settings = Settings::resolve(&args.global)?;
     // One thread is enough: a client has two tasks, and the child has a thread of its own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::own(format!("could not start: {error}")))?;
-    runtime.block_on(cmd::run(args.command, settings, output))
+    runtime.block_on(cmd::run(args, output))
 }
 
 /// Help and version go to stdout and are no failure; the rest is wrong usage.

@@ -207,7 +207,7 @@ fn help_teaches() {
             "{shell}"
         );
     }
-    assert!(help(&["man"]).contains(".TH redlatch 1"));
+    assert!(help(&["--config", "/nonexistent", "man"]).contains(".TH redlatch 1"));
     assert!(help(&["man", "run"]).contains(".TH redlatch-run 1"));
     assert!(!help(&["help"]).contains("__"), "helpers are hidden");
 }
