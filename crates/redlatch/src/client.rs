@@ -101,7 +101,7 @@ impl Redlatch {
         Owner::new(self.client.clone(), state)
     }
 
-    /// Work that is to be done once per slot, by whichever machine comes first.
+    /// Whether the work with this name has been done for a slot, such as a day.
     pub fn once(&self, name: impl AsRef<str>, slot: impl AsRef<str>) -> Once {
         Once::new(self, name.as_ref(), slot.as_ref())
     }

@@ -86,7 +86,7 @@ pub use lease::Lease;
 pub use mutex::Mutex;
 pub use node::memory::MemoryNode;
 pub use owner::Owner;
-pub use recipes::once::{Once, Slot};
+pub use recipes::once::Once;
 pub use redlatch_core as core;
 pub use run::RunError;
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use redlatch::{Redlatch, Slot};
+use redlatch::{Once, Redlatch};
 use tokio::time::Instant;
 
 use super::lease::{Terms, program_name};
@@ -14,9 +14,6 @@ use crate::exit_code::{ExitCode, Failure};
 use crate::hold::{Hold, Patience, Wish};
 use crate::output::Output;
 use crate::settings::Settings;
-
-/// For how long a slot is remembered, where that is allowed.
-const ONCE_FOR: Duration = Duration::from_secs(60 * 60);
 
 pub(super) async fn run(
     args: RunArgs,
@@ -59,7 +56,6 @@ pub(super) async fn run(
         args: &args,
         terms,
         command,
-        settings: &settings,
         output,
     };
     let verdict = job.run(&latch, &hold, &mut signals).await;
@@ -81,7 +77,6 @@ struct Job<'a> {
     args: &'a RunArgs,
     terms: Terms,
     command: Vec<OsString>,
-    settings: &'a Settings,
     output: &'a Output,
 }
 
@@ -93,13 +88,17 @@ impl Job<'_> {
         hold: &Hold,
         signals: &mut Signals,
     ) -> Result<Option<Verdict>, Failure> {
-        let slot = match &self.args.once {
-            None => None,
-            Some(name) => match self.take_slot(latch, name).await? {
-                None => return Ok(None),
-                slot => slot,
-            },
-        };
+        let slot = self.slot(latch);
+        if let Some(slot) = &slot
+            && slot.is_done().await?
+        {
+            let (slot, name) = (self.args.once.as_deref(), &self.args.name);
+            let slot = slot.unwrap_or_default();
+            self.output.info(&format!(
+                "slot {slot:?} of {name:?} was run already: skipped"
+            ));
+            return Ok(None);
+        }
         let orders = Orders {
             command: self.command.clone(),
             environment: hold.environment(),
@@ -111,46 +110,23 @@ impl Job<'_> {
             output: *self.output,
         };
         let verdict = supervise(orders, signals).await?;
-        if let Some(slot) = slot {
-            self.settle(slot, verdict).await;
+        // One that failed may be tried again, here or elsewhere.
+        let succeeded = verdict == Verdict::Ended(Ending::Exited(0));
+        if let Some(slot) = slot.filter(|_| succeeded)
+            && let Err(error) = slot.record().await
+        {
+            let warning = "the slot could not be recorded, and may be run again";
+            self.output.warn(&format!("{error}; {warning}"));
         }
         Ok(Some(verdict))
     }
 
-    async fn take_slot(&self, latch: &Redlatch, name: &str) -> Result<Option<Slot>, Failure> {
-        let lock = &self.args.name;
-        let once = latch.once(lock, name).ttl(self.terms.ttl);
-        let slot = once.keep(self.once_for()?).begin().await?;
-        if slot.is_none() {
-            self.output.info(&format!(
-                "slot {name:?} of {lock:?} was run already: skipped"
-            ));
-        }
-        Ok(slot)
-    }
-
-    /// For how long the slot is remembered: no lease, and so no record, is
-    /// longer than the nodes allow.
-    fn once_for(&self) -> Result<Duration, Failure> {
-        let max_ttl = self.settings.max_ttl.value;
-        match self.args.once_for {
-            Some(given) => Ok(given),
-            None if self.settings.is_guarded() => Ok(ONCE_FOR.min(max_ttl)),
-            None => Ok(ONCE_FOR),
-        }
-    }
-
-    /// A success is recorded; else another may try the slot again.
-    async fn settle(&self, slot: Slot, verdict: Verdict) {
-        let settled = match verdict {
-            Verdict::Ended(Ending::Exited(0)) => slot.done().await,
-            _ => slot.give_back().await,
-        };
-        if let Err(error) = settled {
-            self.output.warn(&format!(
-                "{error}; the slot could not be recorded, and may be run again"
-            ));
-        }
+    fn slot(&self, latch: &Redlatch) -> Option<Once> {
+        let slot = latch.once(&self.args.name, self.args.once.as_ref()?);
+        Some(match self.args.once_for {
+            Some(keep) => slot.keep(keep),
+            None => slot,
+        })
     }
 
     /// Holds the lock until then, unless it is lost or a signal comes.

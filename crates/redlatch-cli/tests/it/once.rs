@@ -82,6 +82,37 @@ fn one_that_waits_runs_the_slot_if_the_first_one_fails() {
 }
 
 #[test]
+fn a_run_that_was_killed_leaves_the_slot_open() {
+    let server = RedisServer::start();
+    let mut command = redlatch(std::slice::from_ref(&server));
+    command.args(["run", "job", "--ttl", "2s", "--once", "monday"]);
+    let first = Running::start(command.args(["-c", "echo; exec sleep 1000"]));
+    first.stdout.next();
+    first.signal(rustix::process::Signal::KILL);
+    // Takes over at the very moment at which the lease has run out.
+    let output = run(&server, &["--once", "monday", "--", "echo", "ran"]);
+    assert_eq!(text(&output.stdout), "ran\n", "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_node_that_forgot_the_record_does_not_count() {
+    let fleet = armed(3);
+    let again = || {
+        redlatch(&fleet)
+            .args(["run", "-n", "job", "--once", "monday", "--", "echo", "ran"])
+            .output()
+            .unwrap()
+    };
+    assert_eq!(text(&again().stdout), "ran\n");
+    fleet[0].restart_empty();
+    assert_eq!(text(&again().stdout), "");
+    fleet[1].restart_empty();
+    let output = again();
+    assert_eq!(text(&output.stdout), "");
+    assert_eq!(output.status.code(), Some(69), "too few can tell");
+}
+
+#[test]
 fn no_longer_record_is_promised_than_the_nodes_keep() {
     let fleet = armed(3);
     let output = redlatch(&fleet)
