@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, waitpid};
+use rustix::process::{Pid, WaitOptions, getpid, getppid, waitpid};
 use tokio::sync::{mpsc, oneshot};
 
 use super::terminal;
@@ -120,7 +120,10 @@ pub(super) fn become_child(mut args: impl Iterator<Item = OsString>) -> ! {
         leave(ExitCode::Failure)
     };
     #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    let _ = {
+        use rustix::process::{Signal, set_parent_process_death_signal};
+        set_parent_process_death_signal(Some(Signal::KILL))
+    };
     // It may have died before we asked to be told.
     if getppid().map(|pid| pid.as_raw_nonzero().get()) != parent {
         leave(ExitCode::Failure)
