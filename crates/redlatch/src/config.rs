@@ -59,7 +59,8 @@ impl Builder {
     /// needs more than half of them.
     ///
     /// `redis://[user:password@]host[:port][/database]`, `unix:///path` and,
-    /// with the feature `tls`, `rediss://…`.
+    /// with the feature `tls`, `rediss://…`; with the feature `sqlite` also
+    /// `sqlite:PATH`, a file for the locks of this machine.
     pub fn nodes(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let urls = urls.into_iter().map(|url| Source::Url(url.into()));
         self.nodes.extend(urls);
@@ -319,8 +320,17 @@ fn open(
         _ => {}
     }
     let mut addresses: Vec<Address> = Vec::new();
-    for (at, source) in sources.iter().enumerate() {
+    let mut sources = sources;
+    for (at, source) in sources.iter_mut().enumerate() {
         let Source::Url(url) = source else { continue };
+        if let Some(node) = embedded(url) {
+            let node = node.map_err(|problem| ConfigError::Address {
+                node: at + 1,
+                problem,
+            })?;
+            *source = Source::Node(node);
+            continue;
+        }
         let address = Address::parse(url, tls).map_err(|problem| ConfigError::Address {
             node: at + 1,
             problem,
@@ -348,6 +358,22 @@ fn open(
         }
     });
     Ok(nodes.collect())
+}
+
+/// The node of a URL that names a file; nothing when it names a server.
+fn embedded(url: &str) -> Option<Result<Box<dyn Node>, String>> {
+    #[cfg(all(feature = "sqlite", target_os = "linux"))]
+    return crate::node::sqlite::SqliteNode::path_in(url).map(|path| {
+        let node = crate::node::sqlite::SqliteNode::new(path?);
+        Ok(Box::new(node) as Box<dyn Node>)
+    });
+    #[cfg(not(all(feature = "sqlite", target_os = "linux")))]
+    return url.starts_with("sqlite:").then(|| {
+        Err(match cfg!(feature = "sqlite") {
+            true => "nodes in a file work on Linux only: give a Redis server".into(),
+            false => "sqlite: needs redlatch's feature \"sqlite\", which is off".into(),
+        })
+    });
 }
 
 /// Waits until the nodes are connected, and sees that they are what they should be.

@@ -36,7 +36,8 @@
 //! # Features
 //!
 //! All off by default: `blocking` (the same API for code without async), `tls`
-//! (`rediss://` nodes), `yii2` (the key scheme of Yii2's mutex).
+//! (`rediss://` nodes), `sqlite` (locks between the processes of one machine,
+//! in a file), `yii2` (the key scheme of Yii2's mutex).
 //!
 //! # Layout
 //!
@@ -85,6 +86,8 @@ pub use keys::KeyScheme;
 pub use lease::Lease;
 pub use mutex::Mutex;
 pub use node::memory::MemoryNode;
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+pub use node::sqlite::SqliteNode;
 pub use owner::Owner;
 pub use recipes::once::Once;
 pub use redlatch_core as core;

@@ -44,6 +44,12 @@ impl Bells {
         }
     }
 
+    /// The keys for which somebody waits.
+    #[cfg(all(feature = "sqlite", target_os = "linux"))]
+    pub(super) fn keys(&self) -> Vec<Key> {
+        self.lock().keys().cloned().collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Hung> {
         self.hung.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,6 +3,9 @@
 mod bells;
 pub(crate) mod memory;
 pub(crate) mod redis;
+mod scan;
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+pub(crate) mod sqlite;
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,9 +16,11 @@ use redlatch_core::{Key, Policy, Reply, Request};
 
 pub use bells::{Bell, Bells};
 
+pub use self::scan::{Page, Pattern, Scanning};
+
 /// One independent lock server.
 ///
-/// The library brings nodes on Redis and in memory; implement this to bring
+/// The library brings nodes on Redis, in memory and in a file; implement this to bring
 /// another. A node must do each request in one atomic step, by the rules of
 /// [`NodeState`](redlatch_core::NodeState).
 pub trait Node: Send + Sync + 'static {
@@ -67,6 +72,17 @@ pub trait Node: Send + Sync + 'static {
             let told = false;
             Ok(Watched { present, told })
         })
+    }
+
+    /// Some of the keys that match `pattern`, and where to go on. Gives up
+    /// after `limit`. Every key that is there all the time is seen in the end,
+    /// some more than once.
+    ///
+    /// The default can't say.
+    fn scan(&self, pattern: Pattern, after: Option<String>, limit: Duration) -> Scanning {
+        let _ = (pattern, after, limit);
+        let problem = "this kind of node can't list its locks";
+        Box::pin(async move { Err(NodeError::new(NodeErrorKind::Confused, problem)) })
     }
 
     /// Connects, if that is needed, and says why it can't be done. Asked once,
@@ -144,6 +160,8 @@ pub enum NodeErrorKind {
     Server,
     /// It was set up in a way that makes locks unsafe, or for another deployment.
     Misconfigured,
+    /// Its file, or the disk that this is on, can't be used.
+    Storage,
     /// It may have forgotten leases that are still valid.
     Quarantined,
     /// Its clock is behind what it has seen.

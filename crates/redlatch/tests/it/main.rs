@@ -27,6 +27,7 @@ mod refusing;
 mod restart_guard;
 mod runs;
 mod secrets;
+mod sqlite;
 mod support;
 mod teardown;
 mod waiting;

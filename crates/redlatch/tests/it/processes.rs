@@ -35,6 +35,16 @@ fn four_processes_lose_no_increment_over_five_nodes() {
 }
 
 #[test]
+fn four_processes_lose_no_increment_in_one_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", directory.path().join("locks.db").display());
+    assert_eq!(
+        count_with_processes(4, &[url], true),
+        4 * TASKS * INCREMENTS
+    );
+}
+
+#[test]
 fn without_the_lock_the_same_program_loses_increments() {
     let fleet = armed(1);
     assert!(count_with_processes(4, &fleet.urls(), false) < 4 * TASKS * INCREMENTS);

@@ -20,5 +20,5 @@ pub(crate) mod link;
 mod reply;
 mod server;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod wire;

@@ -79,7 +79,8 @@ impl Switchboard for Board {
     }
 }
 
-fn requests() -> impl Strategy<Value = Request> {
+/// Any request, about three keys; ballots are around twenty seconds.
+pub(in crate::node) fn requests() -> impl Strategy<Value = Request> {
     let key = || (0..3u8).prop_map(|n| Key::new(format!("k{n}")));
     let token = || (0..3u8).prop_map(|n| Token::parse(&format!("t{n} {{\"pid\":1}}")).unwrap());
     // Far enough apart that the time a test takes makes no difference. The
@@ -410,7 +411,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-fn policy(number: u8) -> Policy {
+pub(in crate::node) fn policy(number: u8) -> Policy {
     Policy {
         deployment: format!("deployment-{number}").into(),
         max_ttl: Ttl::new(Duration::from_secs(MAX_TTL + 600 * u64::from(number))).unwrap(),
