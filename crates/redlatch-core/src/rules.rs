@@ -525,8 +525,11 @@ impl NodeState {
     /// Forgets this key if its time is over. A key lives through its last
     /// millisecond, as in Redis, so a node never forgets a lease too early.
     pub fn sweep_key(&mut self, key: &Key, now: u64) {
-        let ended = |stored: &Stored| stored.last_millisecond.is_some_and(|last| now > last);
-        if self.keys.get(key).is_some_and(ended) {
+        if self
+            .keys
+            .get(key)
+            .is_some_and(|stored| !stored.is_there(now))
+        {
             self.keys.remove(key);
         }
     }
@@ -534,8 +537,7 @@ impl NodeState {
     /// Forgets every key whose time is over. No reply depends on it: it only
     /// frees the memory of locks that nobody asks for again.
     pub fn sweep(&mut self, now: u64) {
-        self.keys
-            .retain(|_, stored| stored.last_millisecond.is_none_or(|last| now <= last));
+        self.keys.retain(|_, stored| stored.is_there(now));
     }
 
     /// Stores something as a stranger would, without a look at what was there.
@@ -594,6 +596,13 @@ impl NodeState {
         self.forced.insert(slot, forced);
     }
 
+    /// What is stored under the keys after this one, in order, also when its
+    /// time is over.
+    pub fn keys_after<'a>(&'a self, key: &str) -> impl Iterator<Item = (&'a Key, &'a Stored)> {
+        let after = std::ops::Bound::Excluded(Key::new(key));
+        self.keys.range((after, std::ops::Bound::Unbounded))
+    }
+
     /// How many keys are stored.
     pub fn len(&self) -> usize {
         self.keys.len()
@@ -642,6 +651,11 @@ impl Guard {
 }
 
 impl Stored {
+    /// Whether its time is not over.
+    pub fn is_there(&self, now: u64) -> bool {
+        self.last_millisecond.is_none_or(|last| now <= last)
+    }
+
     fn is(&self, token: &Token) -> bool {
         self.value.as_deref() == Some(token.as_str().as_bytes())
     }

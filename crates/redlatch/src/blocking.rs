@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::error::{ConfigError, Error, Result};
-use crate::{Builder, Exported, Inspection, Lease, RunError};
+use crate::{Builder, Exported, Inspection, Lease, Listing, RunError};
 
 /// A client of one deployment. See [`crate::Redlatch`].
 #[derive(Clone, Debug)]
@@ -74,6 +74,11 @@ impl Redlatch {
     /// Who holds the lock with this name. See [`crate::Redlatch::inspect`].
     pub fn inspect(&self, name: impl AsRef<str>) -> Result<Option<Inspection>> {
         self.engine.run(self.engine.latch().inspect(name))?
+    }
+
+    /// All locks that somebody holds. See [`crate::Redlatch::locks`].
+    pub fn locks(&self, glob: impl AsRef<str>) -> Result<Listing> {
+        self.engine.run(self.engine.latch().locks(glob))?
     }
 
     /// Takes the lock with this name away. See [`crate::Redlatch::force_release`].

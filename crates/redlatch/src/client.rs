@@ -12,6 +12,7 @@ use crate::error::{ConfigError, Error, Result};
 use crate::force;
 use crate::inspect::{self, Inspection};
 use crate::keeper::Keeper;
+use crate::list::{self, Listing, Progress};
 use crate::mutex::Mutex;
 use crate::node::memory::MemoryNode;
 use crate::owner::{Owner, OwnerState};
@@ -124,6 +125,48 @@ impl Redlatch {
         let name = name.as_ref();
         let key = self.client.settings.keys.key(name)?;
         inspect::inspect(&self.client.driver, &name.into(), key).await
+    }
+
+    /// All locks whose names match `glob` and that somebody holds: `*` stands
+    /// for any characters, `?` for one, `[a-z]` for one of these, and a backslash
+    /// takes away the meaning of what follows.
+    ///
+    /// Nodes are gone through page by page, all at the same time, and no server
+    /// is held up however many keys of others it has. It is a look at what
+    /// changes meanwhile: a lock that is held all the time is in the list, one
+    /// that comes or goes may be. With an empty prefix every key of the server
+    /// is one of a lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQuorum`] when too few nodes could be asked. The user of the
+    /// server needs the right `+scan`.
+    ///
+    /// # Cancel safety
+    ///
+    /// It changes nothing, dropped or not.
+    pub async fn locks(&self, glob: impl AsRef<str>) -> Result<Listing> {
+        self.locks_with_progress(glob, |_| {}).await
+    }
+
+    /// As [`locks`](Redlatch::locks), and tells after every page how far it has come.
+    ///
+    /// # Errors
+    ///
+    /// As [`locks`](Redlatch::locks).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`locks`](Redlatch::locks).
+    pub async fn locks_with_progress(
+        &self,
+        glob: impl AsRef<str>,
+        mut progress: impl FnMut(Progress) + Send,
+    ) -> Result<Listing> {
+        let Client {
+            driver, settings, ..
+        } = &*self.client;
+        list::list(driver, &settings.keys, glob.as_ref(), &mut progress).await
     }
 
     /// Takes the lock with this name away from whoever holds it. True when

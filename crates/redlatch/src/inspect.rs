@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::{Holder, Key, Owner, Reply, Request, Round};
+use redlatch_core::{Ballot, Fence, Holder, Key, Owner, Reply, Request, Round};
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
@@ -32,6 +32,15 @@ impl Inspection {
         self.holder.remaining
     }
 
+    /// The highest fence that was granted in the lock's slot, hand-overs inside
+    /// a process not counted: the holder's own, or that of another lock that
+    /// shares the slot. Nothing when the node knows of none, as for plain locks
+    /// and those of strangers.
+    pub fn fence(&self) -> Option<u64> {
+        let ballot = self.holder.ballot;
+        (ballot > Ballot::default()).then(|| Fence::of(ballot).number())
+    }
+
     /// Whether the holder has a quorum. Without one it is about to win or to
     /// give up, or part of what it left behind is still there.
     pub fn has_quorum(&self) -> bool {
@@ -56,7 +65,7 @@ pub(crate) async fn inspect(
 }
 
 /// The holder that most nodes name; of equals, the one that stays longest.
-fn count(holders: impl Iterator<Item = Holder>, nodes: usize) -> Option<Inspection> {
+pub(crate) fn count(holders: impl Iterator<Item = Holder>, nodes: usize) -> Option<Inspection> {
     let mut found: Vec<Inspection> = Vec::new();
     for holder in holders {
         let same = found
@@ -87,8 +96,6 @@ fn life(holder: &Holder) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use redlatch_core::Ballot;
-
     use super::*;
 
     fn holder(value: &str, millis: u64) -> Holder {

@@ -3,6 +3,7 @@
 use redlatch_core::Key;
 
 use crate::error::ConfigError;
+use crate::node::Pattern;
 
 /// How the key of a lock is made from its name.
 ///
@@ -70,16 +71,42 @@ impl KeyScheme {
             #[cfg(feature = "yii2")]
             Self::Yii2 { prefix, class } => format!("{prefix}{}", yii2::digest(class, name)),
         };
-        let own = [format!("{}__", self.service_prefix()), "__".into()];
-        let is_own = |text: &str| {
-            let name = own.iter().find_map(|own| text.strip_prefix(own.as_str()));
-            name.is_some_and(|name| matches!(name, "fence" | "guard") || name.starts_with("queue:"))
-        };
-        if is_own(name) || is_own(&key) {
+        if self.is_service(name) || self.is_service(&key) {
             return Err(ConfigError::ReservedName(name.into()));
         }
         Ok(Key::new(key))
     }
+
+    /// The keys of the locks whose names match `glob`, and of others perhaps.
+    pub(crate) fn pattern(&self, glob: &str) -> Pattern {
+        Pattern::new(self.prefix(), glob)
+    }
+
+    /// The name of the lock that is stored under this key; nothing when it
+    /// can't be one.
+    pub(crate) fn name_in<'a>(&self, key: &'a Key) -> Option<&'a str> {
+        let name = key.as_str().strip_prefix(self.prefix())?;
+        (!name.is_empty() && !self.is_service(key.as_str())).then_some(name)
+    }
+
+    fn prefix(&self) -> &str {
+        match self {
+            Self::Prefix(prefix) => prefix,
+            Self::Raw => "",
+            #[cfg(feature = "yii2")]
+            Self::Yii2 { prefix, .. } => prefix,
+        }
+    }
+
+    /// Whether nodes keep their own books under this key.
+    fn is_service(&self, key: &str) -> bool {
+        is_own(key) || key.strip_prefix(self.service_prefix()).is_some_and(is_own)
+    }
+}
+
+/// Whether nodes keep their own books under this name.
+fn is_own(name: &str) -> bool {
+    matches!(name, "__fence" | "__guard") || name.starts_with("__queue:")
 }
 
 /// A name is meant to be read, and travels with every request.
@@ -163,6 +190,24 @@ mod tests {
         let key = KeyScheme::default().key("sku:0001").unwrap();
         assert_eq!(key.as_str(), "redlatch:sku:0001");
         assert_eq!(KeyScheme::Raw.key("lock1").unwrap().as_str(), "lock1");
+    }
+
+    #[test]
+    fn a_name_is_told_from_its_key() {
+        let scheme = KeyScheme::default();
+        let name = |key| scheme.name_in(&Key::new(key)).map(str::to_owned);
+        assert_eq!(name("redlatch:sku:0001").as_deref(), Some("sku:0001"));
+        for key in [
+            "sku:0001",
+            "redlatch:",
+            "redlatch:__fence",
+            "redlatch:__guard",
+        ] {
+            assert_eq!(name(key), None, "{key}");
+        }
+        let raw = KeyScheme::Raw;
+        assert_eq!(raw.name_in(&Key::new("lock1")), Some("lock1"));
+        assert_eq!(raw.name_in(&Key::new("redlatch:__fence")), None);
     }
 
     #[test]

@@ -62,6 +62,7 @@ mod inspect;
 mod keeper;
 mod keys;
 mod lease;
+mod list;
 mod mutex;
 pub mod node;
 mod owner;
@@ -84,6 +85,7 @@ pub use guard::{Exported, Guard};
 pub use inspect::Inspection;
 pub use keys::KeyScheme;
 pub use lease::Lease;
+pub use list::{Listed, Listing, Progress};
 pub use mutex::Mutex;
 pub use node::memory::MemoryNode;
 #[cfg(all(feature = "sqlite", target_os = "linux"))]

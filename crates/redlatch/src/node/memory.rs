@@ -6,8 +6,13 @@ use std::time::Duration;
 
 use redlatch_core::{Instant, Key, News, NodeState, Reply, Request, Scene, Switchboard};
 
-use super::{Bell, Bells, Call, Charter, Node, NodeError, Ready, Watched, Watching};
+use super::{
+    Bell, Bells, Call, Charter, Node, NodeError, Page, Pattern, Ready, Scanning, Watched, Watching,
+};
 use crate::clock::{Clock, SystemClock};
+
+/// How many keys are looked at before others get their turn.
+const PAGE: usize = 1000;
 
 /// A lock server inside this process: for tests, and for programs that need
 /// the locks of one process only.
@@ -169,6 +174,31 @@ impl Node for MemoryNode {
     fn listen(&self, key: &Key) -> Option<Bell> {
         let client = &self.charter.as_ref()?.client;
         Some(self.lock().bells.hang(&called(client, key)))
+    }
+
+    fn scan(&self, pattern: Pattern, after: Option<String>, _limit: Duration) -> Scanning {
+        let node = self.clone();
+        Box::pin(async move {
+            let now = node.now();
+            let state = node.lock();
+            let mut keys = state.node.keys_after(after.as_deref().unwrap_or(""));
+            let page: Vec<(Key, bool)> = keys
+                .by_ref()
+                .take(PAGE)
+                .map(|(key, stored)| (key.clone(), stored.is_there(now)))
+                .collect();
+            let next = keys.next().and(page.last());
+            Ok(Page {
+                next: next.map(|(key, _)| key.as_str().to_owned()),
+                looked_at: page.len() as u64,
+                total: Some(state.node.len() as u64),
+                keys: page
+                    .into_iter()
+                    .filter(|(key, is_there)| *is_there && pattern.matches(key.as_str()))
+                    .map(|(key, _)| key)
+                    .collect(),
+            })
+        })
     }
 
     fn ready(

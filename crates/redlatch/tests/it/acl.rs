@@ -66,6 +66,26 @@ async fn a_database_other_than_0_needs_select() {
 }
 
 #[tokio::test]
+async fn a_list_needs_scan() {
+    let server = RedisServer::start();
+    let mut rule = rule("unguarded");
+    let latch = as_user(&server, &rule).build().await.unwrap();
+    let _guard = latch.mutex("job").lock().await.unwrap();
+    let error = no_quorum(latch.locks("*").await);
+    assert_eq!(error.failures[0].1.kind(), NodeErrorKind::Denied);
+    assert!(error.to_string().contains("'scan'"), "{error}");
+    for (right, total) in [("+scan", false), ("+dbsize", true)] {
+        rule.push(right);
+        grant(&server, &rule);
+        let latch = as_user(&server, &rule).build().await.unwrap();
+        let mut told = false;
+        let listing = latch.locks_with_progress("*", |progress| told |= progress.total.is_some());
+        assert_eq!(listing.await.unwrap().locks.len(), 1);
+        assert_eq!(told, total, "{right}");
+    }
+}
+
+#[tokio::test]
 async fn a_right_that_a_script_lacks_is_told_as_denied() {
     // Without GET a script can't tell whose the key is, and must not guess.
     for right in ["+hset", "+get"] {

@@ -17,6 +17,7 @@ mod handover;
 mod input;
 mod keeping;
 mod lease;
+mod listing;
 mod lost_replies;
 mod owners;
 mod ownership;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::dialect::Dialect;
 use super::server;
 use super::wire::{self, Before, Trouble};
-use crate::node::{Call, CallAll, Charter, Node, NodeError, Ready};
+use crate::node::{Call, CallAll, Charter, Node, NodeError, Pattern, Ready, Scanning};
 
 /// A node behind a connection that is not ours: it may reconnect behind our
 /// back, or not at all, and what it does about that is its owner's business.
@@ -66,6 +66,14 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Node for Borrowed<C> {
             let sent = wire::send_all(&mut connection, &dialect, &requests);
             let answers = flatten(limit, timeout(limit, sent).await);
             answers.unwrap_or_else(|error| vec![Err(error); requests.len()])
+        })
+    }
+
+    fn scan(&self, pattern: Pattern, after: Option<String>, limit: Duration) -> Scanning {
+        let mut connection = self.connection.clone();
+        Box::pin(async move {
+            let sent = wire::scan(&mut connection, &pattern, after.as_deref());
+            flatten(limit, timeout(limit, sent).await)
         })
     }
 

@@ -25,7 +25,8 @@ use super::reply;
 use super::server::{self, Server};
 use super::wire::{self, Before, Trouble};
 use crate::node::{
-    Bell, Bells, Call, CallAll, Charter, Node, NodeError, NodeErrorKind, Ready, Watched, Watching,
+    Bell, Bells, Call, CallAll, Charter, Node, NodeError, NodeErrorKind, Pattern, Ready, Scanning, Watched,
+    Watching,
 };
 use crate::random;
 
@@ -170,6 +171,20 @@ impl Node for Link {
     fn listen(&self, key: &Key) -> Option<Bell> {
         // Also while there is no connection: it rings when there is one again.
         Some(self.shared.bells.hang(key))
+    }
+
+    fn scan(&self, pattern: Pattern, after: Option<String>, limit: Duration) -> Scanning {
+        let mut turn = self.turn(limit);
+        Box::pin(async move {
+            loop {
+                let mut live = turn.live().await?;
+                let sent = wire::scan(&mut live.connection, &pattern, after.as_deref());
+                if let Some(result) = turn.judge(live.number, sent).await {
+                    return result;
+                }
+                turn.spend(live);
+            }
+        })
     }
 
     fn ready(

@@ -99,6 +99,24 @@ fn millis(value: &Value) -> Option<Duration> {
     number(value).map(Duration::from_millis)
 }
 
+/// What SCAN answers: where to go on, and the keys that can be those of locks.
+pub(super) fn page(value: &Value) -> Result<(Option<String>, Vec<Key>), NodeError> {
+    let parse = || {
+        let Value::Array(parts) = value else {
+            return None;
+        };
+        let [cursor, Value::Array(keys)] = parts.as_slice() else {
+            return None;
+        };
+        let cursor = std::str::from_utf8(text(cursor)?).ok()?.to_owned();
+        // A key that is no text is no lock of ours.
+        let key = |value: &Value| Some(Key::new(std::str::from_utf8(text(value)?).ok()?));
+        let keys = keys.iter().filter_map(key).collect();
+        Some(((cursor != "0").then_some(cursor), keys))
+    };
+    parse().ok_or_else(|| NodeError::new(NodeErrorKind::Confused, "it can't list its keys"))
+}
+
 /// The keys that an invalidation is about; nothing when it is about all of them.
 pub(super) fn touched(data: &[Value]) -> Option<Vec<Key>> {
     let [Value::Array(keys)] = data else {

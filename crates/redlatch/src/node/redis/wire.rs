@@ -5,8 +5,8 @@ use redis::{ErrorKind, RedisError, Value, cmd};
 use redlatch_core::{Key, Reply, Request};
 
 use super::dialect::{Dialect, Form};
-use super::reply::reply;
-use crate::node::{NodeError, NodeErrorKind};
+use super::reply::{self, reply};
+use crate::node::{NodeError, NodeErrorKind, Page, Pattern};
 
 /// Why the server gave no reply to a request.
 #[derive(Debug)]
@@ -107,6 +107,41 @@ pub(super) async fn look<C: ConnectionLike>(
         Some(Err(error)) => Err(trouble(error)),
         None => Ok(true),
     }
+}
+
+/// How many keys a server looks at before others get their turn.
+const PAGE: u64 = 1000;
+
+/// Some of the keys that match, and where to go on.
+pub(super) async fn scan<C: ConnectionLike>(
+    connection: &mut C,
+    pattern: &Pattern,
+    after: Option<&str>,
+) -> Result<Page, Trouble> {
+    let mut pipeline = redis::pipe();
+    let scan = pipeline.cmd("SCAN").arg(after.unwrap_or("0"));
+    scan.arg("MATCH").arg(pattern.as_glob());
+    scan.arg("COUNT").arg(PAGE);
+    if after.is_none() {
+        // Only to say how far it has come: done without where it is not allowed.
+        pipeline.cmd("DBSIZE");
+    }
+    let values: Vec<Result<Value, RedisError>> = pipeline
+        .ignore_errors()
+        .query_async(connection)
+        .await
+        .map_err(trouble)?;
+    let mut values = values.into_iter();
+    let scanned = values.next().unwrap_or(Ok(Value::Nil)).map_err(trouble)?;
+    let total = values.next().and_then(Result::ok);
+    let total = total.and_then(|total| redis::from_redis_value::<u64>(total).ok());
+    let (next, keys) = reply::page(&scanned).map_err(Trouble::Error)?;
+    Ok(Page {
+        keys,
+        looked_at: PAGE,
+        total,
+        next,
+    })
 }
 
 /// Sends many requests in one go; the replies come in their order.
