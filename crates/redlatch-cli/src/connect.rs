@@ -4,7 +4,7 @@ use std::path::Path;
 
 use redlatch::{Builder, Redlatch};
 
-use crate::exit_code::{ExitCode, Failure};
+use crate::exit_code::Failure;
 use crate::output::Output;
 use crate::settings::{Settings, Sourced};
 
@@ -20,7 +20,6 @@ pub(crate) async fn connect(
             "no node is configured: this lock holds on this machine only (give --node or set \
              REDLATCH_NODES; --node sqlite:PATH if it is meant so)",
         );
-        make_state_directory(settings)?;
     }
     let builder = builder(settings)?.describe(user(), program);
     Ok(builder.build().await?)
@@ -67,22 +66,6 @@ fn read<T>(path: &Path, setting: &Sourced<T>) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| {
         let (path, origin) = (path.display(), &setting.origin);
         Failure::usage(format!("can't read {path}, set in {origin}: {error}"))
-    })
-}
-
-fn make_state_directory(settings: &Settings) -> Result<(), Failure> {
-    let url = settings.nodes.value.first().map(|node| node.secret());
-    let path = url.and_then(|url| url.strip_prefix("sqlite:"));
-    let Some(directory) = path.and_then(|path| Path::new(path).parent()) else {
-        return Ok(());
-    };
-    std::fs::create_dir_all(directory).map_err(|error| {
-        let directory = directory.display();
-        Failure::new(
-            ExitCode::Unavailable,
-            format!("can't make the directory {directory} for local locks: {error}"),
-        )
-        .hint("give --node URL, --node sqlite:PATH, or another $XDG_STATE_HOME")
     })
 }
 
