@@ -10,6 +10,7 @@ use redlatch_core::{Policy, Round, Ttl};
 use crate::admin::Admin;
 use crate::client::{Client, Redlatch};
 use crate::clock::{Clock, SystemClock};
+use crate::doctor::{self, Finding};
 use crate::driver::Driver;
 use crate::error::{ConfigError, Error, Result};
 use crate::keys::KeyScheme;
@@ -252,6 +253,28 @@ impl Builder {
             return Err(ConfigError::GuardOff.into());
         }
         Ok(Admin::new(driver, name, max_ttl))
+    }
+
+    /// Looks whether the nodes are well, seen from this machine: whether they
+    /// can be reached, their version, latency, clocks, eviction, persistence,
+    /// replicas, rights, restart guards, and keys that never expire. Works with
+    /// nodes that [`build`](Builder::build) would refuse.
+    ///
+    /// To see which rights its user has, it tries each, on a key of its own
+    /// that is gone a second later.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when a setting is wrong.
+    ///
+    /// # Cancel safety
+    ///
+    /// It changes nothing of locks, dropped or not.
+    pub async fn examine(self) -> Result<Vec<Finding>> {
+        let max_ttl = self.max_ttl.as_millis();
+        let deployment = format!("{}/{}/{max_ttl}", self.deployment, self.nodes.len());
+        let (driver, settings) = self.prepare(false)?;
+        Ok(doctor::examine(&driver, &settings, &deployment).await)
     }
 
     /// Checks the settings and makes nodes; with `strict`, nodes that belong to

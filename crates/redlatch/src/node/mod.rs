@@ -1,6 +1,7 @@
 //! Lock servers: what the engine needs of them, and the kinds there are.
 
 mod bells;
+mod checkup;
 pub(crate) mod memory;
 pub(crate) mod redis;
 mod scan;
@@ -16,6 +17,7 @@ use redlatch_core::{Key, Policy, Reply, Request};
 
 pub use bells::{Bell, Bells};
 
+pub use self::checkup::{Examining, Facts};
 pub use self::scan::{Page, Pattern, Scanning};
 
 /// One independent lock server.
@@ -83,6 +85,25 @@ pub trait Node: Send + Sync + 'static {
         let _ = (pattern, after, limit);
         let problem = "this kind of node can't list its locks";
         Box::pin(async move { Err(NodeError::new(NodeErrorKind::Confused, problem)) })
+    }
+
+    /// Says all about itself that may be worth to know when something is wrong,
+    /// also when it is not fit to be a node. Gives up after `limit`.
+    ///
+    /// The default says how long it takes until it is ready.
+    fn examine(&self, limit: Duration) -> Examining {
+        let begin = std::time::Instant::now();
+        let ready = self.ready(limit);
+        Box::pin(async move {
+            let Ready { identity, .. } = ready.await?;
+            Ok(Facts {
+                identity,
+                round_trips: vec![begin.elapsed()],
+                // It has no memory that could be full.
+                is_replica: Some(false),
+                ..Facts::default()
+            })
+        })
     }
 
     /// Connects, if that is needed, and says why it can't be done. Asked once,

@@ -10,6 +10,7 @@ mod basics;
 mod blocking;
 mod cancel;
 mod connections;
+mod doctor;
 mod faults;
 mod fences;
 mod flaky;

@@ -76,6 +76,19 @@ impl Address {
         place(self) == place(other)
     }
 
+    /// Whether what is sent there is encrypted; nothing when it stays on this machine.
+    pub(super) fn is_encrypted(&self) -> Option<bool> {
+        let is_loopback = |host: &str| {
+            let address = host.parse::<std::net::IpAddr>();
+            host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        };
+        match self.client.get_connection_info().addr() {
+            ConnectionAddr::TcpTls { .. } => Some(true),
+            ConnectionAddr::Tcp(host, _) if !is_loopback(host) => Some(false),
+            _ => None,
+        }
+    }
+
     pub(super) fn client(&self) -> &Client {
         &self.client
     }

@@ -8,10 +8,11 @@ use redis::aio::ConnectionLike;
 use redlatch_core::Request;
 use tokio::time::timeout;
 
+use super::checkup;
 use super::dialect::Dialect;
 use super::server;
 use super::wire::{self, Before, Trouble};
-use crate::node::{Call, CallAll, Charter, Node, NodeError, Pattern, Ready, Scanning};
+use crate::node::{Call, CallAll, Charter, Examining, Node, NodeError, Pattern, Ready, Scanning};
 
 /// A node behind a connection that is not ours: it may reconnect behind our
 /// back, or not at all, and what it does about that is its owner's business.
@@ -74,6 +75,21 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Node for Borrowed<C> {
         Box::pin(async move {
             let sent = wire::scan(&mut connection, &pattern, after.as_deref());
             flatten(limit, timeout(limit, sent).await)
+        })
+    }
+
+    fn examine(&self, limit: Duration) -> Examining {
+        let mut connection = self.connection.clone();
+        let (charter, _) = self.enlisted();
+        Box::pin(async move {
+            let facts = checkup::examine(&mut connection, &charter, false);
+            let timed_out = || Err(NodeError::timed_out(limit));
+            let mut facts = timeout(limit, facts)
+                .await
+                .unwrap_or_else(|_| timed_out())?;
+            // What it is told goes to its owner.
+            facts.tells = Some(false);
+            Ok(facts)
         })
     }
 

@@ -20,13 +20,14 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::Address;
+use super::checkup;
 use super::dialect::Dialect;
 use super::reply;
 use super::server::{self, Server};
 use super::wire::{self, Before, Trouble};
 use crate::node::{
-    Bell, Bells, Call, CallAll, Charter, Node, NodeError, NodeErrorKind, Pattern, Ready, Scanning, Watched,
-    Watching,
+    Bell, Bells, Call, CallAll, Charter, Examining, Node, NodeError, NodeErrorKind, Pattern, Ready,
+    Scanning, Watched, Watching,
 };
 use crate::random;
 
@@ -184,6 +185,31 @@ impl Node for Link {
                 }
                 turn.spend(live);
             }
+        })
+    }
+
+    fn examine(&self, limit: Duration) -> Examining {
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            // Over a connection of its own, because there is none to a server
+            // that is not fit to be a node.
+            let work = async {
+                let client = shared.address.client();
+                let mut connection = match client.get_multiplexed_async_connection().await {
+                    Err(error) if is_too_old(&error) => {
+                        let client = shared.address.resp2_client();
+                        client.get_multiplexed_async_connection().await
+                    }
+                    connection => connection,
+                }
+                .map_err(wire::node_error)?;
+                connection.set_response_timeout(limit);
+                let mut facts = checkup::examine(&mut connection, &shared.charter, true).await?;
+                facts.encrypted = shared.address.is_encrypted();
+                Ok(facts)
+            };
+            let timed_out = || Err(NodeError::timed_out(limit));
+            timeout(limit, work).await.unwrap_or_else(|_| timed_out())
         })
     }
 

@@ -10,11 +10,13 @@
 //! | `wire` | sends requests, and reads replies |
 //! | `dialect` | requests as commands |
 //! | `reply` | values as replies |
+//! | `checkup` | asks a server all that can be wrong with it |
 //! | `borrowed` | a connection that the user brought |
 //! | `scripts/` | the rules that take more than one command, in Lua |
 
 pub(crate) mod address;
 pub(crate) mod borrowed;
+mod checkup;
 mod dialect;
 pub(crate) mod link;
 mod reply;

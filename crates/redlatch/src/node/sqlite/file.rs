@@ -45,17 +45,17 @@ impl BookFile {
             .recursive(true)
             .mode(0o700)
             .create(directory);
-        made.map_err(|error| self.unusable("its directory can't be made", &error))?;
-        let system = rustix::fs::statfs(directory)
-            .map_err(|error| self.unusable("its file system can't be looked at", &error.into()))?;
+        made.map_err(|error| self.unusable("the file's directory can't be made", &error))?;
+        let system = rustix::fs::statfs(directory).map_err(|error| {
+            self.unusable("the file's system can't be looked at", &error.into())
+        })?;
         // The type differs between architectures; the number has 32 bits on all.
         if let Some(system) = foreign_file_system(system.f_type as u32) {
             return Err(NodeError::new(
                 NodeErrorKind::Misconfigured,
                 format!(
-                    "{} is on {system}, which other machines may share: its locks hold on one \
-                     machine only. Give a path on a local disk",
-                    self.path.display()
+                    "the file is on {system}, which other machines may share, and its locks hold \
+                     on one machine only: give a path on a local disk"
                 ),
             ));
         }
@@ -64,7 +64,7 @@ impl BookFile {
         let made = rustix::fs::mknodat(rustix::fs::CWD, &self.path, FileType::RegularFile, mode, 0);
         match made {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(self.unusable("it can't be made", &error.into())),
+            Err(error) => Err(self.unusable("the file can't be made", &error.into())),
         }
     }
 
@@ -100,63 +100,58 @@ impl BookFile {
             CannotOpen, DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase,
             PermissionDenied, ReadOnly, SystemIoFailure,
         };
-        let path = self.path.display();
         let (kind, detail) = match error.sqlite_error_code() {
             Some(DatabaseBusy | DatabaseLocked) => (
                 NodeErrorKind::TimedOut,
                 format!(
-                    "{path} is locked by another process for too long: `fuser {path}` says by \
-                     which; nothing but redlatch should open it"
+                    "the file is locked by another process for too long: `fuser {}` says by \
+                     which; nothing but redlatch should open it",
+                    self.path.display()
                 ),
             ),
             Some(DiskFull) => (
                 NodeErrorKind::Storage,
-                format!("no space is left for {path}: free some, or give a path on another disk"),
+                "no space is left for the file: free some, or give a path on another disk".into(),
             ),
             Some(ReadOnly | CannotOpen | PermissionDenied) => (
                 NodeErrorKind::Storage,
                 format!(
-                    "{path} can't be written ({error}): let this user write the file and its \
+                    "the file can't be written ({error}): let this user write it and its \
                      directory, or give another path"
                 ),
             ),
             Some(DatabaseCorrupt | NotADatabase) => (
                 NodeErrorKind::Storage,
-                format!(
-                    "{path} is damaged, or is not a file of redlatch: stop the programs that use \
-                     it, move it away together with {path}-wal and {path}-shm, and start them \
-                     again, or give another path"
-                ),
+                "the file is damaged, or is none of redlatch: stop the programs that use it, move \
+                 it away together with its -wal and -shm, and start them again, or give another \
+                 path"
+                    .into(),
             ),
             Some(SystemIoFailure) => (
                 NodeErrorKind::Storage,
                 format!(
-                    "{path} can't be read or written ({error}): see whether the disk is full or \
+                    "the file can't be read or written ({error}): see whether the disk is full or \
                      broken"
                 ),
             ),
             _ => (
                 NodeErrorKind::Storage,
-                format!("{path} can't be used: {error}"),
+                format!("the file can't be used: {error}"),
             ),
         };
         NodeError::new(kind, detail)
     }
 
     fn unusable(&self, what: &str, error: &io::Error) -> NodeError {
-        let path = self.path.display();
         NodeError::new(
             NodeErrorKind::Storage,
-            format!("{path}: {what}: {error}. Let this user write there, or give another path"),
+            format!("{what} ({error}): let this user write there, or give another path"),
         )
     }
 
     /// An error for a file that is well, but not for us.
     pub(super) fn foreign(&self, problem: &str) -> NodeError {
-        NodeError::new(
-            NodeErrorKind::Misconfigured,
-            format!("{} {problem}", self.path.display()),
-        )
+        NodeError::new(NodeErrorKind::Misconfigured, format!("the file {problem}"))
     }
 }
 
