@@ -79,6 +79,12 @@ pub(crate) enum ColorChoice {
 pub(crate) enum Command {
     Run(RunArgs),
     Elect(ElectArgs),
+    Ls(LsArgs),
+    Show(ShowArgs),
+    Wait(WaitArgs),
+    Release(ReleaseArgs),
+    Init(InitArgs),
+    Doctor(DoctorArgs),
     Config(ConfigArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -226,6 +232,111 @@ pub(crate) enum OnLost {
     /// Say so, and let the command go on
     Warn,
 }
+
+/// List the locks that somebody holds
+///
+/// Goes through the keys of all nodes in small steps, so that no server is held up, however many
+/// keys of others it has. The user of a server needs the right +scan.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  redlatch ls
+  redlatch ls 'backup:*'
+  redlatch ls --json | jq -r 'select(.remaining_ms == null) | .name'
+      Locks that never expire.")]
+pub(crate) struct LsArgs {
+    /// Only names like this: * for any characters, ? for one, [a-z] for one of these
+    #[arg(default_value = "*", hide_default_value = true)]
+    pub(crate) glob: String,
+}
+
+/// Show who holds a lock
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// The lock's name
+    pub(crate) name: String,
+}
+
+/// Wait until nobody holds a lock, without taking it
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Example:
+  redlatch wait deploy -w 5m && ./restart
+      Exits with 75 if somebody still holds it after five minutes. Somebody may take it the
+      moment after: to keep others out, use `redlatch run`.")]
+pub(crate) struct WaitArgs {
+    /// The lock's name
+    pub(crate) name: String,
+
+    /// Wait for this long at most [default: for ever]
+    #[arg(short, long, value_name = "DUR", value_parser = duration::parse)]
+    pub(crate) wait: Option<Duration>,
+}
+
+/// Take a lock away from whoever holds it
+///
+/// The holder finds out when it renews its lease; until then it goes on, beside whoever takes the
+/// lock next.
+#[derive(Debug, clap::Args)]
+#[command(
+    group(ArgGroup::new("which").args(["owner", "force"]).required(true)),
+    after_long_help = "\
+Examples:
+  redlatch release backup --owner \"$REDLATCH_TOKEN\"
+      Only if it is still held by this lease.
+  redlatch release backup --force
+      Whoever holds it. Asks first; without a terminal it needs --yes.")]
+pub(crate) struct ReleaseArgs {
+    /// The lock's name
+    pub(crate) name: String,
+
+    /// Only if this lease holds it: its token, or the part before the space
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) owner: Option<String>,
+
+    /// Whoever holds it
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Don't ask
+    #[arg(short, long, requires = "force")]
+    pub(crate) yes: bool,
+}
+
+/// Arm new nodes, so that they grant locks at once
+///
+/// A server that is new does not know that it is, and first waits until every lease that it may
+/// have forgotten has run out. Use the settings of the programs that will lock: nodes, prefix,
+/// deployment, max_ttl.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  redlatch --node redis://a --node redis://b --node redis://c init
+      Arms them if all of them are new.
+  redlatch init --assume-fresh
+      Arms every node, also beside others that have been in use. Only if you know that none of
+      them has forgotten a lock that somebody holds.
+  redlatch init --reconfigure
+      Makes the nodes belong to the deployment of these settings. All locks are lost.")]
+pub(crate) struct InitArgs {
+    /// Arm every node: none has forgotten a lock that somebody holds
+    #[arg(long)]
+    pub(crate) assume_fresh: bool,
+
+    /// Change the number of nodes, the deployment's name or max_ttl, by way of a quarantine
+    #[arg(long, conflicts_with = "assume_fresh")]
+    pub(crate) reconfigure: bool,
+
+    /// Don't ask
+    #[arg(short, long, requires = "reconfigure")]
+    pub(crate) yes: bool,
+}
+
+/// Check the nodes from this machine, and say what to do
+///
+/// Exits with 0 only when all is well, and with 1 when something is not.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {}
 
 /// Show the settings, and where each comes from
 #[derive(Debug, clap::Args)]

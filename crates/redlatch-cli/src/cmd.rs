@@ -2,10 +2,16 @@
 
 mod completions;
 mod config;
+mod doctor;
 mod elect;
+mod init;
 mod lease;
+mod ls;
 mod man;
+mod release;
 mod run;
+mod show;
+mod wait;
 
 use crate::args::{Args, Command};
 use crate::exit_code::{ExitCode, Failure};
@@ -18,6 +24,12 @@ pub(crate) async fn run(args: Args, output: &Output) -> Result<ExitCode, Failure
     match args.command {
         Command::Run(args) => run::run(args, settings()?, output).await,
         Command::Elect(args) => elect::run(args, settings()?, output).await,
+        Command::Ls(args) => ls::run(args, &settings()?, output).await,
+        Command::Show(args) => show::run(args, &settings()?, output).await,
+        Command::Wait(args) => wait::run(args, &settings()?, output).await,
+        Command::Release(args) => release::run(args, &settings()?, output).await,
+        Command::Init(args) => init::run(args, &settings()?, output).await,
+        Command::Doctor(_) => doctor::run(&settings()?, output).await,
         Command::Config(_) => config::run(&settings()?, output),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -7,6 +7,8 @@ use rustix::process::Signal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitCode {
     Success,
+    /// Not all is well.
+    Unwell,
     /// The command line or a setting is wrong.
     Usage,
     /// Too few nodes could be reached; the child was not started.
@@ -40,6 +42,7 @@ impl ExitCode {
     pub(crate) fn number(self) -> u8 {
         match self {
             Self::Success => 0,
+            Self::Unwell => 1,
             Self::Usage => 64,
             Self::Unavailable => 69,
             Self::Busy(code) => code,

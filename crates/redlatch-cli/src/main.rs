@@ -14,6 +14,7 @@ mod hold;
 mod node_url;
 mod output;
 mod settings;
+mod table;
 
 use clap::Parser;
 

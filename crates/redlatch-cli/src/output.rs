@@ -22,6 +22,8 @@ pub(crate) struct Output {
     quiet: bool,
     verbose: u8,
     color: bool,
+    /// Whether what goes to stdout may have colours.
+    pub(crate) paint: bool,
 }
 
 impl Output {
@@ -33,6 +35,11 @@ impl Output {
             verbose: args.verbose,
             color: match args.color {
                 ColorChoice::Auto => std::io::stderr().is_terminal() && wanted(),
+                ColorChoice::Always => true,
+                ColorChoice::Never => false,
+            },
+            paint: match args.color {
+                ColorChoice::Auto => std::io::stdout().is_terminal() && wanted(),
                 ColorChoice::Always => true,
                 ColorChoice::Never => false,
             },
@@ -52,6 +59,14 @@ impl Output {
             .with_writer(std::io::stderr)
             .event_format(Events(*self))
             .try_init();
+    }
+
+    /// How far something has come, in one line that is written over; nothing
+    /// to say takes it away. Only for people who look at a terminal.
+    pub(crate) fn progress(&self, message: &str) {
+        if !self.quiet && !self.json && std::io::stderr().is_terminal() {
+            let _ = std::io::stderr().write_all(format!("\r\x1b[K{message}").as_bytes());
+        }
     }
 
     /// What is good to know; `-q` silences it.
@@ -141,6 +156,20 @@ pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
     }
 }
 
+/// Asks on the terminal, where there is one. Without one, `hint` says how to go on.
+pub(crate) fn confirm(question: &str, hint: &str) -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() {
+        let problem = "this needs a yes, and there is no terminal to ask for one";
+        return Err(Failure::usage(problem).hint(hint));
+    }
+    let _ = std::io::stderr().write_all(format!("{question} [y/N] ").as_bytes());
+    let mut answer = String::new();
+    std::io::stdin()
+        .read_line(&mut answer)
+        .map_err(|error| Failure::own(format!("can't read the answer: {error}")))?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
 /// Who holds a lock, in words: `host web-3, pid 4711, user ada, program backup,
 /// since 12 s ago, for another 28 s unless renewed`.
 pub(crate) fn held_by(holder: &Holder) -> String {
@@ -162,7 +191,7 @@ pub(crate) fn held_by(holder: &Holder) -> String {
     text
 }
 
-fn describe(holder: &Holder) -> Value {
+pub(crate) fn describe(holder: &Holder) -> Value {
     let owner = holder.owner();
     json!({
         "host": owner.host,
@@ -176,7 +205,7 @@ fn describe(holder: &Holder) -> Value {
 }
 
 /// How long ago that was; nothing when the clocks disagree.
-fn age(since: u64) -> Option<Duration> {
+pub(crate) fn age(since: u64) -> Option<Duration> {
     let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(since))?;
     let age = SystemTime::now().duration_since(since).ok()?;
     // That time is in whole seconds: more would be made up.

@@ -127,6 +127,27 @@ impl Redlatch {
         inspect::inspect(&self.client.driver, &name.into(), key).await
     }
 
+    /// Waits until nobody holds the lock with this name, without taking it; for
+    /// ever when there is no `timeout`. Somebody may have it the moment after.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Timeout`] when somebody held it all the time;
+    /// [`Error::NoQuorum`] when too few nodes answered to tell.
+    ///
+    /// # Cancel safety
+    ///
+    /// It changes nothing, dropped or not.
+    pub async fn wait_until_free(
+        &self,
+        name: impl AsRef<str>,
+        timeout: Option<Duration>,
+    ) -> Result<()> {
+        let name = name.as_ref();
+        let key = self.client.settings.keys.key(name)?;
+        inspect::wait_until_free(&self.client.driver, &name.into(), key, timeout).await
+    }
+
     /// All locks whose names match `glob` and that somebody holds: `*` stands
     /// for any characters, `?` for one, `[a-z]` for one of these, and a backslash
     /// takes away the meaning of what follows.

@@ -316,7 +316,8 @@ impl Notes<'_> {
                 names.truncate(3);
                 let held = listing.locks.len();
                 match count {
-                    0 => self.good("keys", format!("{held} locks are held, all with a ttl")),
+                    0 if held == 0 => self.good("keys", "no lock is held"),
+                    0 => self.good("keys", format!("locks held: {held}, all with a ttl")),
                     _ => self.warn(
                         "keys",
                         format!("{count} of {held} never expire: {}", names.join(", ")),

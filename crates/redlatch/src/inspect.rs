@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use redlatch_core::{Ballot, Fence, Holder, Key, Owner, Reply, Request, Round};
 
+use tokio::time::Instant;
+
 use crate::driver::Driver;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Timeout};
+use crate::waiting::until_worth_trying;
 
 /// Who holds a lock: what most of the nodes that have it say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +65,32 @@ pub(crate) async fn inspect(
         _ => None,
     });
     Ok(count(holders, driver.nodes().len()))
+}
+
+/// Waits until no holder has a quorum.
+pub(crate) async fn wait_until_free(
+    driver: &Driver,
+    name: &Arc<str>,
+    key: Key,
+    timeout: Option<Duration>,
+) -> Result<()> {
+    let begin = Instant::now();
+    let deadline = timeout.and_then(|timeout| begin.checked_add(timeout));
+    for refusals in 1.. {
+        let held = inspect(driver, name, key.clone()).await?;
+        let Some(held) = held.filter(Inspection::has_quorum) else {
+            break;
+        };
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(Error::Timeout(Box::new(Timeout {
+                name: name.clone(),
+                waited: begin.elapsed(),
+                holder: Some(held.holder),
+            })));
+        }
+        until_worth_trying(driver, &key, held.remaining(), refusals, deadline).await;
+    }
+    Ok(())
 }
 
 /// The holder that most nodes name; of equals, the one that stays longest.

@@ -6,14 +6,18 @@
     reason = "a test that can't go on says so by panicking"
 )]
 
+mod doctor;
 mod elect;
 mod environment;
 mod exclusion;
 mod exit_codes;
+mod local;
+mod looking;
 mod loss;
 mod nested;
 mod once;
 mod orphans;
+mod release;
 mod settings;
 mod signals;
 mod support;

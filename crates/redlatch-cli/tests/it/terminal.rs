@@ -12,7 +12,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::support::{BINARY, KEY, eventually, isolate};
 
 /// An interactive shell on a terminal of its own.
-struct Session {
+pub(crate) struct Session {
     shell: Child,
     keyboard: File,
     screen: Arc<Mutex<String>>,
@@ -21,7 +21,7 @@ struct Session {
 }
 
 impl Session {
-    fn start(server: &RedisServer) -> Self {
+    pub(crate) fn start(server: &RedisServer) -> Self {
         let master =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -67,13 +67,13 @@ impl Session {
         session
     }
 
-    fn keys(&mut self, keys: &str) {
+    pub(crate) fn keys(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Waits until this text is on the screen, behind what was waited for before.
     #[track_caller]
-    fn expect(&mut self, text: &str) {
+    pub(crate) fn expect(&mut self, text: &str) {
         let screen = self.screen.clone();
         let from = self.seen;
         let mut found = None;
@@ -93,14 +93,14 @@ impl Session {
     }
 
     #[track_caller]
-    fn run(&mut self, line: &str, expected: &str) {
+    pub(crate) fn run(&mut self, line: &str, expected: &str) {
         self.keys(&format!("{line}\n"));
         self.expect(expected);
     }
 
     /// Asks the shell how the last command ended.
     #[track_caller]
-    fn expect_code(&mut self, code: i32) {
+    pub(crate) fn expect_code(&mut self, code: i32) {
         self.run("echo co''de $?.", &format!("code {code}."));
     }
 }

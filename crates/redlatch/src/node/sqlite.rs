@@ -35,8 +35,8 @@ use self::store::Store;
 use self::wake::Doorbell;
 use super::bells::Bells;
 use super::{
-    Call, CallAll, Charter, Node, NodeError, NodeErrorKind, Page, Pattern, Ready, Scanning,
-    Watched, Watching,
+    Call, CallAll, Charter, Examining, Facts, Node, NodeError, NodeErrorKind, Page, Pattern, Ready,
+    Scanning, Watched, Watching,
 };
 
 /// So long nobody looks again for what other processes have freed: what they
@@ -198,6 +198,27 @@ impl Node for SqliteNode {
     fn scan(&self, pattern: Pattern, after: Option<String>, limit: Duration) -> Scanning {
         self.run(limit, move |store, deadline| -> Result<Page, NodeError> {
             store.scan(&pattern, after.as_deref(), deadline)
+        })
+    }
+
+    fn examine(&self, limit: Duration) -> Examining {
+        self.run(limit, |store, deadline| {
+            let identity = Some(store.identity(deadline)?);
+            let mut round_trips = Vec::new();
+            for _ in 0..5 {
+                let begin = Instant::now();
+                store.life(&Key::new(""), deadline)?;
+                round_trips.push(begin.elapsed());
+            }
+            Ok(Facts {
+                version: Some(format!("SQLite {}", rusqlite::version())),
+                round_trips,
+                identity,
+                // What is held is forgotten only together with its holder.
+                is_durable: Some(true),
+                is_replica: Some(false),
+                ..Facts::default()
+            })
         })
     }
 

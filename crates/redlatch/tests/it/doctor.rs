@@ -56,7 +56,7 @@ async fn nodes_that_are_well_are_found_well() {
         let nodes = nodes.filter(|finding| !finding.node.is_empty()).count();
         assert_eq!(nodes, 3, "{check}");
     }
-    assert!(found(&findings, "keys").seen.contains("1 locks are held"));
+    assert!(found(&findings, "keys").seen.starts_with("locks held: 1,"));
     // It leaves nothing behind.
     for server in fleet.iter() {
         let mut keys = server.keys();
@@ -251,12 +251,9 @@ async fn nodes_in_memory_and_in_a_file_are_examined_too() {
     let url = format!("sqlite:{}", path.display());
     let findings = examine(patient([&url])).await;
     verdict(&findings, "reachable", Verdict::Good);
-    assert!(
-        findings
-            .iter()
-            .all(|finding| finding.verdict < Verdict::Warning),
-        "{findings:#?}"
-    );
+    for finding in &findings {
+        assert_eq!(finding.verdict, Verdict::Good, "{finding:?}");
+    }
     let findings = examine(Redlatch::builder().node(MemoryNode::new())).await;
     assert!(
         findings
