@@ -254,7 +254,7 @@ fn start(file: &BookFile, charter: &Charter) -> Result<mpsc::Sender<Job>, NodeEr
         .spawn(move || {
             for job in receiver {
                 job(&mut store);
-                store.look_ahead();
+                store.look_after();
             }
         })
         .map_err(|error| storage("its thread can't be started", error))?;

@@ -35,6 +35,9 @@ const TOLERANCE: i64 = 10_000;
 /// How far ahead of the clock the mark above all ballots is set.
 const AHEAD: i64 = 600_000;
 
+/// So many pages are appended before they are moved to their place.
+const CHECKPOINT: i32 = 1000;
+
 /// The books of a node, open or to be opened.
 pub(super) struct Store {
     file: BookFile,
@@ -113,13 +116,22 @@ impl Store {
         })
     }
 
-    /// Sets the mark above all ballots in time, so that no request has to wait for it.
-    pub(super) fn look_ahead(&mut self) {
+    /// Does what takes the disk's time, so that no request has to wait for it:
+    /// sets the mark above all ballots in time, and moves what was appended to
+    /// its place.
+    pub(super) fn look_after(&mut self) {
         let Some(open) = &mut self.open else { return };
         let now = open.clock.base + self.boot.age();
         if open.clock.reserved < now + TOLERANCE + AHEAD / 2 {
             DEADLINE.set(Instant::now() + Duration::from_millis(20));
             if let Err(error) = open.reserve(now) {
+                tracing::debug!(file = %self.file.path().display(), %error, "will do it later");
+            }
+        }
+        if APPENDED.get() >= CHECKPOINT {
+            APPENDED.set(0);
+            let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
+            if let Err(error) = open.connection.query_row(checkpoint, [], |_| Ok(())) {
                 tracing::debug!(file = %self.file.path().display(), %error, "will do it later");
             }
         }
@@ -305,6 +317,11 @@ fn try_open(file: &BookFile, boot: &Boot) -> Result<rusqlite::Result<Open>, Node
     Ok((|| {
         connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
+        // Instead of what SQLite does within a commit.
+        connection.wal_hook(Some(|_, pages| {
+            APPENDED.set(pages);
+            Ok(())
+        }));
         // A short-lived process must not wait for the disk when it ends.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         let clock = begin(&mut connection, boot)?;
@@ -397,6 +414,8 @@ fn read_clock(connection: &Connection) -> rusqlite::Result<Option<ClockRow>> {
 thread_local! {
     /// How long this thread waits for the lock of the file.
     static DEADLINE: Cell<Instant> = Cell::new(Instant::now());
+    /// How many pages had been appended at this thread's last commit.
+    static APPENDED: Cell<i32> = const { Cell::new(0) };
 }
 
 /// Waits a moment for whoever has the file's lock. SQLite's own waiting sleeps

@@ -231,7 +231,7 @@ fn the_mark_above_all_ballots_is_raised_in_time() {
     let second = mark(directory.path());
     assert!(second >= first + 3_500_000, "{first} {second}");
     assert!(Ballot::at(second.try_into().unwrap(), 0) > ballot);
-    later.look_ahead();
+    later.look_after();
     assert_eq!(mark(directory.path()), second, "not more often than needed");
 }
 
@@ -258,6 +258,20 @@ fn keys_that_nobody_asks_for_again_do_not_pile_up() {
         .unwrap()
         .total;
     assert!(total.unwrap() < 100, "{total:?}");
+}
+
+#[test]
+fn what_is_appended_does_not_grow_for_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = store(directory.path(), &Boot::read().unwrap());
+    for number in 0..2000 {
+        let request = acquire(&format!("k{number}"), "t", ballot_now());
+        store.apply(&[request], soon()).unwrap();
+        store.look_after();
+    }
+    let appended = directory.path().join("locks.db-wal").metadata().unwrap();
+    // More than three times as much was written.
+    assert!(appended.len() < 8 << 20, "{}", appended.len());
 }
 
 #[test]
