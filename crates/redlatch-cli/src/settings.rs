@@ -80,15 +80,18 @@ impl Settings {
                 origin: Origin::Flag("--prefix"),
             };
         }
+        let nodes = nodes(args, &files)?;
+        let is_file = |node: &NodeUrl| node.secret().starts_with("sqlite:");
+        // A disk that is busy takes its time, and there is no other node to ask meanwhile.
+        let node_timeout = match nodes.value.iter().all(is_file) {
+            true => Duration::from_millis(500),
+            false => Duration::from_millis(50),
+        };
         Ok(Self {
-            nodes: nodes(args, &files)?,
+            nodes,
             prefix,
             ttl: length("ttl", "REDLATCH_TTL", Duration::from_secs(30))?,
-            node_timeout: length(
-                "node_timeout",
-                "REDLATCH_NODE_TIMEOUT",
-                Duration::from_millis(50),
-            )?,
+            node_timeout: length("node_timeout", "REDLATCH_NODE_TIMEOUT", node_timeout)?,
             connect_timeout: length(
                 "connect_timeout",
                 "REDLATCH_CONNECT_TIMEOUT",

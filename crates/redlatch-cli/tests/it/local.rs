@@ -56,6 +56,21 @@ fn commands_on_one_machine_exclude_each_other() {
 }
 
 #[test]
+fn a_file_is_given_more_time_than_a_server() {
+    let timeout = |node: &str| {
+        let mut config = redlatch(&[]);
+        config.env_remove("REDLATCH_NODE_TIMEOUT");
+        config.args(["--node", node, "config", "--json"]);
+        let lines = text(&config.output().unwrap().stdout);
+        let line = lines.lines().find(|line| line.contains("node_timeout"));
+        let row: serde_json::Value = serde_json::from_str(line.unwrap()).unwrap();
+        row["value"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(timeout("sqlite:/tmp/locks.db"), "500ms");
+    assert_eq!(timeout("redis://a"), "50ms");
+}
+
+#[test]
 fn a_file_that_can_not_be_used_is_69_with_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("locks.db");
