@@ -17,7 +17,7 @@ use crate::keys::KeyScheme;
 use crate::node::redis::address::{Address, Tls};
 use crate::node::redis::borrowed::Borrowed;
 use crate::node::redis::link::Link;
-use crate::node::{Charter, Node, NodeError};
+use crate::node::{Charter, Node, NodeError, USUAL_FILE_LIMIT, USUAL_LIMIT};
 use crate::random;
 use crate::settings::Settings;
 
@@ -27,7 +27,7 @@ pub struct Builder {
     nodes: Vec<Source>,
     tls: Tls,
     connect_timeout: Duration,
-    node_timeout: Duration,
+    node_timeout: Option<Duration>,
     clock: Arc<dyn Clock>,
     deployment: String,
     restart_guard: Option<bool>,
@@ -41,13 +41,24 @@ enum Source {
     Node(Box<dyn Node>),
 }
 
+impl Source {
+    /// How long it may take to answer, unless the user says otherwise.
+    fn usual_limit(&self) -> Duration {
+        match self {
+            Self::Url(url) if url.starts_with("sqlite:") => USUAL_FILE_LIMIT,
+            Self::Url(_) => USUAL_LIMIT,
+            Self::Node(node) => node.usual_limit(),
+        }
+    }
+}
+
 impl Builder {
     pub(crate) fn new() -> Self {
         Self {
             nodes: Vec::new(),
             tls: Tls::default(),
             connect_timeout: Duration::from_secs(2),
-            node_timeout: Duration::from_millis(50),
+            node_timeout: None,
             clock: Arc::new(SystemClock),
             deployment: "default".into(),
             restart_guard: None,
@@ -115,9 +126,10 @@ impl Builder {
     }
 
     /// How long one node may take to answer, reconnecting included; at most a
-    /// third of the ttl. Default: 50 ms.
+    /// third of the ttl. Default: 50 ms, and 500 ms for nodes in a file: a disk
+    /// takes its time.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
-        self.node_timeout = timeout;
+        self.node_timeout = Some(timeout);
         self
     }
 
@@ -280,7 +292,11 @@ impl Builder {
     /// Checks the settings and makes nodes; with `strict`, nodes that belong to
     /// another deployment are refused when they are connected to.
     fn prepare(self, strict: bool) -> Result<(Driver, Settings)> {
-        if self.node_timeout.is_zero() {
+        let node_timeout = self.node_timeout.unwrap_or_else(|| {
+            let usual = self.nodes.iter().map(Source::usual_limit).max();
+            usual.unwrap_or(USUAL_LIMIT)
+        });
+        if node_timeout.is_zero() {
             return Err(ConfigError::Zero("node_timeout").into());
         }
         if self.connect_timeout.is_zero() {
@@ -296,7 +312,7 @@ impl Builder {
         let service_prefix = self.settings.keys.service_prefix();
         let settings = Settings {
             client: format!("{service_prefix}__call:{:016x}", random::number()).into(),
-            node_timeout: self.node_timeout,
+            node_timeout,
             max_ttl: guarded.then_some(max_ttl.duration()),
             ..self.settings
         };
@@ -313,10 +329,10 @@ impl Builder {
             service_prefix: settings.keys.service_prefix().into(),
             strict,
             client: settings.client.clone(),
-            turn: Driver::turn_for(self.node_timeout),
+            turn: Driver::turn_for(node_timeout),
         };
         let nodes = open(self.nodes, &self.tls, &charter)?;
-        Ok((Driver::new(nodes, self.node_timeout, self.clock), settings))
+        Ok((Driver::new(nodes, node_timeout, self.clock), settings))
     }
 }
 

@@ -20,6 +20,11 @@ pub use bells::{Bell, Bells};
 pub use self::checkup::{Examining, Facts};
 pub use self::scan::{Page, Pattern, Scanning};
 
+/// How long a node may take to answer, unless somebody says otherwise: a
+/// server, and one in a file.
+pub(crate) const USUAL_LIMIT: Duration = Duration::from_millis(50);
+pub(crate) const USUAL_FILE_LIMIT: Duration = Duration::from_millis(500);
+
 /// One independent lock server.
 ///
 /// The library brings nodes on Redis, in memory and in a file; implement this to bring
@@ -31,6 +36,11 @@ pub trait Node: Send + Sync + 'static {
 
     /// What people call this node: in errors, logs and spans. Without a password.
     fn name(&self) -> &str;
+
+    /// How long this node may take to answer, unless the user says otherwise.
+    fn usual_limit(&self) -> Duration {
+        USUAL_LIMIT
+    }
 
     /// Asks the node, and gives up after `limit`.
     ///

@@ -36,7 +36,7 @@ use self::wake::Doorbell;
 use super::bells::Bells;
 use super::{
     Call, CallAll, Charter, Examining, Facts, Node, NodeError, NodeErrorKind, Page, Pattern, Ready,
-    Scanning, Watched, Watching,
+    Scanning, USUAL_FILE_LIMIT, Watched, Watching,
 };
 
 /// So long nobody looks again for what other processes have freed: what they
@@ -165,6 +165,10 @@ impl Node for SqliteNode {
         &self.name
     }
 
+    fn usual_limit(&self) -> Duration {
+        USUAL_FILE_LIMIT
+    }
+
     fn call(&self, request: Request, limit: Duration) -> Call {
         let replies = self.ask(vec![request], limit);
         Box::pin(async move { replies.await?.pop().ok_or_else(gone) })
@@ -185,10 +189,10 @@ impl Node for SqliteNode {
         let told = self.wakes.start(&self.file, &self.jobs);
         // Hung up first, then looked: what happens between the two rings.
         let bell = told.then(|| self.wakes.bells.hang(&key));
-        let life = self.run(limit, move |store, deadline| store.life(&key, deadline));
+        let lives = self.run(limit, move |store, deadline| store.lives(&[key], deadline));
         let wakes = self.wakes.clone();
         Box::pin(async move {
-            let present = life.await?.is_some();
+            let present = lives.await?.iter().all(Option::is_some);
             // Now that the file is there for sure.
             wakes.asked.notify_one();
             Ok(Watched { present, bell })
@@ -207,7 +211,7 @@ impl Node for SqliteNode {
             let mut round_trips = Vec::new();
             for _ in 0..5 {
                 let begin = Instant::now();
-                store.life(&Key::new(""), deadline)?;
+                store.lives(&[Key::new("")], deadline)?;
                 round_trips.push(begin.elapsed());
             }
             Ok(Facts {
@@ -331,12 +335,13 @@ async fn listen(wakes: Arc<Wakes>, path: PathBuf, jobs: mpsc::Sender<Job>) {
             wakes.asked.notified().await;
             continue;
         }
+        let begin = Instant::now();
         let bells = wakes.clone();
         let looked = submit(&jobs, LOOK, move |store, deadline| {
             let mut soonest = Duration::MAX;
-            for key in keys {
-                match store.life(&key, deadline)? {
-                    None => bells.bells.ring(&key),
+            for (key, life) in keys.iter().zip(store.lives(&keys, deadline)?) {
+                match life {
+                    None => bells.bells.ring(key),
                     Some(life) => soonest = soonest.min(life),
                 }
             }
@@ -351,7 +356,8 @@ async fn listen(wakes: Arc<Wakes>, path: PathBuf, jobs: mpsc::Sender<Job>) {
                 LOOK
             }
         };
-        tokio::time::sleep(PAUSE).await;
+        // Where many are waited for, a look takes longer: others get as much time.
+        tokio::time::sleep(PAUSE.max(begin.elapsed())).await;
         tokio::select! {
             () = doorbell.rung(&path) => {}
             () = wakes.asked.notified() => {}

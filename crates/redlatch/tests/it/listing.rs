@@ -123,7 +123,11 @@ async fn a_prefix_with_signs_in_it_is_taken_literally() {
 async fn nodes_in_memory_and_in_a_file_list_as_redis_does() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", directory.path().join("locks.db").display());
-    let file = Redlatch::connect(&url).await.unwrap();
+    let file = patient([url])
+        .node_timeout(Duration::from_secs(1))
+        .build()
+        .await
+        .unwrap();
     let memory = Redlatch::builder()
         .node(MemoryNode::new())
         .build()
@@ -137,10 +141,10 @@ async fn nodes_in_memory_and_in_a_file_list_as_redis_does() {
         }
         let brief = latch
             .mutex("x")
-            .ttl(Duration::from_millis(60))
+            .ttl(Duration::from_millis(1100))
             .renewal(false);
         let _ = brief.lock().await.unwrap().detach();
-        tokio::time::sleep(Duration::from_millis(80)).await;
+        tokio::time::sleep(Duration::from_millis(1150)).await;
         let mut pages = 0;
         let listing = latch
             .locks_with_progress("*", |_| pages += 1)

@@ -189,6 +189,25 @@ async fn a_path_that_can_not_be_is_named_with_what_to_do() {
 }
 
 #[tokio::test]
+async fn a_file_is_given_more_time_than_a_server() {
+    let place = place();
+    let by_url = Redlatch::builder().nodes([url(&place.path)]);
+    let by_node = Redlatch::builder().node(SqliteNode::new(&place.path));
+    for builder in [by_url, by_node] {
+        // A ttl must be longer than the node timeout.
+        let error = builder
+            .ttl(Duration::from_millis(500))
+            .build()
+            .await
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("node timeout of 500ms"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_file_that_somebody_keeps_locked_is_told_as_that() {
     let place = place();
     let latch = client(&place.path).await;

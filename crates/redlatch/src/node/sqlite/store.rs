@@ -83,19 +83,22 @@ impl Store {
         self.attempt(deadline, |books| books.apply_all(requests, writes))
     }
 
-    /// How long the key will still be there unless it is renewed or released;
-    /// nothing when it is not there. A key that never expires lives for ever.
-    pub(super) fn life(
+    /// How long each of the keys will still be there unless it is renewed or
+    /// released; nothing for those that are not there. A key that never expires
+    /// lives for ever.
+    pub(super) fn lives(
         &mut self,
-        key: &Key,
+        keys: &[Key],
         deadline: Instant,
-    ) -> Result<Option<Duration>, NodeError> {
-        let inspect = [Request::Inspect { key: key.clone() }];
-        let reply = self.apply(&inspect, deadline)?.pop();
-        Ok(match reply {
-            Some(Reply::Holder(holder)) => Some(holder.remaining.unwrap_or(Duration::MAX)),
+    ) -> Result<Vec<Option<Duration>>, NodeError> {
+        let inspect = |key: &Key| Request::Inspect { key: key.clone() };
+        let requests: Vec<Request> = keys.iter().map(inspect).collect();
+        let replies = self.apply(&requests, deadline)?.into_iter();
+        let life = |reply| match reply {
+            Reply::Holder(holder) => Some(holder.remaining.unwrap_or(Duration::MAX)),
             _ => None,
-        })
+        };
+        Ok(replies.map(life).collect())
     }
 
     /// The keys that match, a page of them after `after`.
@@ -223,7 +226,9 @@ impl Books<'_> {
         const PAGE: usize = 1000;
         let now = self.open.clock.base + self.boot.age();
         let connection = &self.open.connection;
-        let total = connection.query_row("SELECT count(*) FROM locks", [], |row| row.get(0))?;
+        let count = || connection.query_row("SELECT count(*) FROM locks", [], |row| row.get(0));
+        // Once: it takes as long as there are keys.
+        let total = after.is_none().then(count).transpose()?;
         let mut rows = connection
             .prepare_cached("SELECT key, last FROM locks WHERE key > ?1 ORDER BY key LIMIT ?2")?;
         let rows = rows.query_map(params![after.unwrap_or(""), PAGE], |row| {
@@ -238,7 +243,7 @@ impl Books<'_> {
         Ok(Page {
             keys: there.map(|(key, _)| Key::new(key)).collect(),
             looked_at,
-            total: Some(total),
+            total,
             next,
         })
     }
@@ -314,8 +319,16 @@ fn try_open(file: &BookFile, boot: &Boot) -> Result<rusqlite::Result<Open>, Node
         let problem = "was written by a newer redlatch: use that one, or give another path";
         return Err(file.foreign(problem));
     }
+    let journal = "PRAGMA journal_mode = WAL";
+    match connection.query_row(journal, [], |row| row.get::<_, String>(0)) {
+        Err(error) => return Ok(Err(error)),
+        Ok(mode) if mode == "wal" => {}
+        Ok(_) => {
+            let problem = "is on a file system without shared memory: give another path";
+            return Err(file.foreign(problem));
+        }
+    }
     Ok((|| {
-        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         // Instead of what SQLite does within a commit.
         connection.wal_hook(Some(|_, pages| {
