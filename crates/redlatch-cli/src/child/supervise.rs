@@ -89,6 +89,7 @@ pub(crate) async fn supervise(
         kill_at: None,
         warned: false,
         told: None,
+        asked_to_stop: false,
     };
     let ending = loop {
         let doomed = watch.doom.is_some();
@@ -125,6 +126,8 @@ struct Watch<'a> {
     warned: bool,
     /// By which signal the group was last told to end.
     told: Option<Signal>,
+    /// Whether TSTP was passed on to it.
+    asked_to_stop: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +144,7 @@ impl Watch<'_> {
 
     fn pass_on(&mut self, signal: Signal) {
         self.send(signal);
+        self.asked_to_stop |= signal == Signal::TSTP;
         if matches!(
             signal,
             Signal::TERM | Signal::INT | Signal::HUP | Signal::QUIT
@@ -239,11 +243,14 @@ impl Watch<'_> {
             terminal.give(self.group);
             return self.send(Signal::CONT);
         }
-        if !wants_terminal && !is(Signal::TSTP) {
+        let had_terminal = terminal.take_back(self.group);
+        let asked = std::mem::take(&mut self.asked_to_stop);
+        if is(Signal::STOP) && !had_terminal && !asked {
             // Somebody stopped the child, and not us: the lock is kept for it.
+            // (A child in the foreground that catches TSTP, as top does, sets
+            // the terminal right and then stops itself like this.)
             return;
         }
-        let had_terminal = terminal.take_back(self.group);
         if !terminal::has_job_control() {
             // Nobody could let us go on again.
             if had_terminal {

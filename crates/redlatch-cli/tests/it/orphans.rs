@@ -65,7 +65,7 @@ fn after_a_kill() {
 #[test]
 fn the_child_itself_dies_with_redlatch_also_without_the_minder() {
     let server = RedisServer::start();
-    let (running, [_, child]) = family(&server, &[]);
+    let (running, [other, child]) = family(&server, &[]);
     let minder = || {
         let tasks = fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap();
         let children = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")));
@@ -83,6 +83,8 @@ fn the_child_itself_dies_with_redlatch_also_without_the_minder() {
     rustix::process::kill_process(pid(found.unwrap()), Signal::KILL).unwrap();
     running.signal(Signal::KILL);
     eventually("the child's end", || !runs(child));
+    // What only the minder would have ended.
+    rustix::process::kill_process(pid(other), Signal::KILL).unwrap();
 }
 
 #[test]

@@ -223,6 +223,18 @@ fn after_ctrl_z_the_child_goes_on_while_the_lease_is_valid() {
 }
 
 #[test]
+fn a_child_that_stops_itself_at_ctrl_z_can_be_continued() {
+    let server = RedisServer::start();
+    let mut session = Session::start(&server);
+    // As top and editors do, once they have set the terminal right.
+    let script = "trap \"kill -STOP \\$\\$; echo ba''ck\" TSTP; echo rea''dy; read a; echo got $a";
+    session.run(&format!("$REDLATCH run job -c '{script}'"), "ready");
+    session.keys(CTRL_Z);
+    session.expect("Stopped");
+    session.run("fg", "back");
+}
+
+#[test]
 fn after_ctrl_z_the_child_goes_on_in_the_background() {
     let server = RedisServer::start();
     let mut session = Session::start(&server);
