@@ -7,9 +7,9 @@ use redlatch_core::{Ballot, Fence, Holder, Key, Owner, Reply, Request, Round};
 
 use tokio::time::Instant;
 
-use crate::driver::Driver;
+use crate::driver::{Driver, Refusal};
 use crate::error::{Error, Result, Timeout};
-use crate::waiting::until_worth_trying;
+use crate::waiting::Watch;
 
 /// Who holds a lock: what most of the nodes that have it say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,10 +76,11 @@ pub(crate) async fn wait_until_free(
 ) -> Result<()> {
     let begin = Instant::now();
     let deadline = timeout.and_then(|timeout| begin.checked_add(timeout));
-    for refusals in 1.. {
+    let mut watch = Watch::new(driver, &key);
+    loop {
         let held = inspect(driver, name, key.clone()).await?;
         let Some(held) = held.filter(Inspection::has_quorum) else {
-            break;
+            return Ok(());
         };
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Err(Error::Timeout(Box::new(Timeout {
@@ -88,9 +89,13 @@ pub(crate) async fn wait_until_free(
                 holder: Some(held.holder),
             })));
         }
-        until_worth_trying(driver, &key, held.remaining(), refusals, deadline).await;
+        watch.refused(&[Refusal {
+            node: 0,
+            holder: Some(held.holder),
+            first: None,
+        }]);
+        watch.until_worth_trying(deadline).await;
     }
-    Ok(())
 }
 
 /// The holder that most nodes name; of equals, the one that stays longest.

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use redlatch_core::{Key, Reply, Request};
+use redlatch_core::{Key, News, Reply, Request};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
@@ -33,10 +33,9 @@ use self::clock::Boot;
 use self::file::BookFile;
 use self::store::Store;
 use self::wake::Doorbell;
-use super::bells::Bells;
 use super::{
-    Call, CallAll, Charter, Examining, Facts, Node, NodeError, NodeErrorKind, Page, Pattern, Ready,
-    Scanning, USUAL_FILE_LIMIT, Watched, Watching,
+    Bell, Bells, Call, CallAll, Charter, Examining, Facts, Node, NodeError, NodeErrorKind, Page,
+    Pattern, Ready, Scanning, USUAL_FILE_LIMIT, Watched, Watching,
 };
 
 /// So long nobody looks again for what other processes have freed: what they
@@ -150,7 +149,9 @@ impl SqliteNode {
             if freed.peek().is_some() {
                 file.touch();
             }
-            freed.for_each(|key| wakes.bells.ring(key));
+            freed.for_each(|key| {
+                wakes.bells.ring(key, News::Changed);
+            });
             Ok(replies)
         })
     }
@@ -185,17 +186,19 @@ impl Node for SqliteNode {
         })
     }
 
+    fn listen(&self, key: &Key) -> Option<Bell> {
+        Some(self.wakes.bells.hang(key))
+    }
+
     fn watch(&self, key: Key, limit: Duration) -> Watching {
         let told = self.wakes.start(&self.file, &self.jobs);
-        // Hung up first, then looked: what happens between the two rings.
-        let bell = told.then(|| self.wakes.bells.hang(&key));
         let lives = self.run(limit, move |store, deadline| store.lives(&[key], deadline));
         let wakes = self.wakes.clone();
         Box::pin(async move {
             let present = lives.await?.iter().all(Option::is_some);
             // Now that the file is there for sure.
             wakes.asked.notify_one();
-            Ok(Watched { present, bell })
+            Ok(Watched { present, told })
         })
     }
 
@@ -341,7 +344,9 @@ async fn listen(wakes: Arc<Wakes>, path: PathBuf, jobs: mpsc::Sender<Job>) {
             let mut soonest = Duration::MAX;
             for (key, life) in keys.iter().zip(store.lives(&keys, deadline)?) {
                 match life {
-                    None => bells.bells.ring(key),
+                    None => {
+                        bells.bells.ring(key, News::Changed);
+                    }
                     Some(life) => soonest = soonest.min(life),
                 }
             }

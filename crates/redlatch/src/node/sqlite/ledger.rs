@@ -58,11 +58,13 @@ impl Ledger<'_> {
             state.set_guard(self.load_guard()?);
         }
         let before = state.clone();
-        let scene = Scene {
-            now: self.now,
-            run: self.run,
-            policy: self.policy,
-        };
+        // No queue is kept: nobody could be called in another process.
+        let mut request = request.clone();
+        if let Request::Acquire { ticket, .. } = &mut request {
+            *ticket = None;
+        }
+        let request = &request;
+        let scene = Scene::new(self.now, self.run, self.policy);
         let reply = state.apply(request, &scene);
         if !matches!(request, Request::Inspect { .. }) {
             self.store(request.key(), &before, &state)?;
