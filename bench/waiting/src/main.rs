@@ -1,7 +1,7 @@
 //! What it costs to wait for a lock, and who gets it when.
 //!
 //! ```sh
-//! cargo run --release -p redlatch-bench-waiting            # about six minutes
+//! cargo run --release -p redlatch-bench-waiting            # about five minutes
 //! cargo run --release -p redlatch-bench-waiting -- --quick # half a minute
 //! ```
 //!
