@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redlatch_core::{Backoff, Key, News, Round};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use crate::driver::{Driver, Refusal};
-use crate::node::{Bell, Watched};
+use crate::node::{Bell, NodeError, Watched, Watching};
 use crate::random;
 
 /// How often a lock is tried that no node says anything about.
@@ -59,6 +59,8 @@ pub(crate) struct Watch<'a> {
     /// How often we have looked since then, or since that was quiet.
     looks: u32,
     looked: Instant,
+    /// The number of the last look.
+    number: u32,
 }
 
 /// What is known of the key on one node.
@@ -66,6 +68,8 @@ pub(crate) struct Watch<'a> {
 enum Known {
     /// It has to be asked.
     Nothing,
+    /// It is being asked, in the look with this number.
+    Asked(u32),
     /// It is there, and the node will tell when something happens to it.
     Told,
     /// It is there, or the node can't say, and won't tell.
@@ -76,6 +80,17 @@ enum Known {
     /// back. Whatever else may happen to it, we have to ask.
     First,
     Absent,
+}
+
+impl Known {
+    /// What is known by the answer to a look.
+    fn by(answer: Result<Watched, NodeError>) -> Self {
+        match answer {
+            Ok(Watched { present: false, .. }) => Self::Absent,
+            Ok(Watched { told: true, .. }) => Self::Told,
+            Ok(Watched { told: false, .. }) | Err(_) => Self::Untold,
+        }
+    }
 }
 
 impl<'a> Watch<'a> {
@@ -94,6 +109,7 @@ impl<'a> Watch<'a> {
             refusals: 0,
             looks: 0,
             looked: Instant::now(),
+            number: 0,
         }
     }
 
@@ -131,18 +147,10 @@ impl<'a> Watch<'a> {
     pub(crate) async fn until_worth_trying(&mut self, deadline: Option<Instant>) {
         let begin = Instant::now();
         let mut turn = None;
+        // Beside the bells: one who waits for a slow node must hear the others.
+        let mut answers = FuturesUnordered::new();
         loop {
-            let looked = async {
-                self.pace().await;
-                self.look().await
-            };
-            let looked = match deadline {
-                None => looked.await,
-                Some(deadline) => timeout_at(deadline, looked).await.unwrap_or(true),
-            };
-            if looked {
-                return;
-            }
+            let look = self.next_look();
             let resort = match self.is_told_by_all() {
                 true => REMINDER.delay(1, random::number()),
                 false => POLL.delay(self.refusals, random::number()),
@@ -159,6 +167,21 @@ impl<'a> Watch<'a> {
             ];
             let wake = wake.into_iter().flatten().min().unwrap_or(begin);
             tokio::select! {
+                () = sleep_until(look.unwrap_or(begin)), if look.is_some() => {
+                    let asked = self.look().into_iter();
+                    answers.extend(asked.map(|(node, number, answer)| async move {
+                        (node, number, answer.await)
+                    }));
+                }
+                Some((node, number, answer)) = answers.next() => {
+                    // Something may have happened since: then it is asked again.
+                    if self.nodes[node] == Known::Asked(number) {
+                        self.nodes[node] = Known::by(answer);
+                        if self.is_absent() {
+                            return;
+                        }
+                    }
+                }
                 () = sleep_until(trust.unwrap_or(begin)), if trust.is_some() => {
                     for node in self.nodes.iter_mut().filter(|node| **node == Known::First) {
                         *node = Known::Nothing;
@@ -188,43 +211,36 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Waits before a look that comes too soon after many others.
-    async fn pace(&mut self) {
+    /// When to ask the nodes of which nothing is known, if there are any: not
+    /// too soon after many other looks.
+    fn next_look(&mut self) -> Option<Instant> {
         if self.count(Known::Nothing) == 0 {
-            return;
+            return None;
         }
-        if self.looked.elapsed() >= 10 * LOOK_AGAIN {
+        let now = Instant::now();
+        if now >= self.looked + 10 * LOOK_AGAIN {
             self.looks = 0;
         }
-        self.looks += 1;
-        if self.looks > LOOKS {
-            sleep_until(self.looked + LOOK_AGAIN).await;
-        }
-        self.looked = Instant::now();
+        Some(match self.looks >= LOOKS {
+            true => self.looked + LOOK_AGAIN,
+            false => now,
+        })
     }
 
-    /// Asks the nodes of which nothing is known; true when the key is absent
-    /// on so many that another attempt can win.
-    async fn look(&mut self) -> bool {
+    /// Asks the nodes of which nothing is known, each by the number of this look.
+    fn look(&mut self) -> Vec<(usize, u32, Watching)> {
+        self.looks += 1;
+        self.looked = Instant::now();
+        self.number += 1;
         let limit = self.driver.node_timeout();
-        let asked = (0..self.nodes.len()).filter(|node| self.nodes[*node] == Known::Nothing);
-        let mut answers: FuturesUnordered<_> = asked
-            .map(|node| {
-                let answer = self.driver.nodes()[node].watch(self.key.clone(), limit);
-                async move { (node, answer.await) }
+        let nodes = self.nodes.iter_mut().zip(self.driver.nodes()).enumerate();
+        nodes
+            .filter(|(_, (known, _))| **known == Known::Nothing)
+            .map(|(node, (known, target))| {
+                *known = Known::Asked(self.number);
+                (node, self.number, target.watch(self.key.clone(), limit))
             })
-            .collect();
-        while let Some((node, answer)) = answers.next().await {
-            self.nodes[node] = match answer {
-                Ok(Watched { present: false, .. }) => Known::Absent,
-                Ok(Watched { told: true, .. }) => Known::Told,
-                Ok(Watched { told: false, .. }) | Err(_) => Known::Untold,
-            };
-            if self.is_absent() {
-                return true;
-            }
-        }
-        false
+            .collect()
     }
 
     /// Waits until a node tells us something.

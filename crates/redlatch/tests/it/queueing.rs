@@ -190,6 +190,23 @@ async fn a_stranger_that_knows_nothing_of_the_queue_takes_part() {
     called(waiter).await.release().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_node_that_is_silent_does_not_make_one_deaf_to_the_others() {
+    let fleet = armed(3);
+    let proxy = fleet[2].proxy();
+    let urls = [fleet[0].url(), fleet[1].url(), proxy.url()];
+    let holder = patient(fleet.urls()).build().await.unwrap();
+    let other = patient(urls).build().await.unwrap();
+    let guard = holder.mutex("job").lock().await.unwrap();
+    proxy.hold();
+    let waiter = queued(&other, &fleet[0]).await;
+    eventually("its place", || fleet[1].queue("job").len() == 1).await;
+    guard.release().await.unwrap();
+    let guard = called(waiter).await;
+    proxy.heal();
+    guard.release().await.unwrap();
+}
+
 /// Tasks of several clients, by hand-over and by call, in every order: a call
 /// that is lost shows as a long wait.
 #[tokio::test(flavor = "multi_thread")]
