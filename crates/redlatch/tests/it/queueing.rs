@@ -191,6 +191,28 @@ async fn a_stranger_that_knows_nothing_of_the_queue_takes_part() {
 }
 
 #[tokio::test]
+async fn one_who_may_not_call_anybody_takes_nobodys_place() {
+    let server = RedisServer::start();
+    // It may use no channel: new users of a server may not.
+    let poor = as_user(&server, "resetchannels").await;
+    let (one, other) = (client(&server).await, client(&server).await);
+    let guard = poor.mutex("job").lock().await.unwrap();
+    let first = queued(&one, &server).await;
+    let second = queued(&other, &server).await;
+    guard.release().await.unwrap();
+    called(first).await.release().await.unwrap();
+    called(second).await.release().await.unwrap();
+}
+
+/// A client that may do all but what this rule takes away.
+async fn as_user(server: &RedisServer, rule: &str) -> Redlatch {
+    let user = format!("ACL SETUSER poor on >secret ~* +@all {rule}");
+    server.command(&user.split(' ').collect::<Vec<_>>());
+    let url = format!("redis://poor:secret@127.0.0.1:{}", server.port());
+    patient([url]).build().await.unwrap()
+}
+
+#[tokio::test]
 async fn a_node_that_is_silent_does_not_make_one_deaf_to_the_others() {
     let fleet = armed(3);
     let proxy = fleet[2].proxy();

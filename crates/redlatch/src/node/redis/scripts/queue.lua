@@ -24,8 +24,10 @@ end
 
 local function hears(ticket, news)
     local channel = string.match(ticket, '^(.*)#')
+    -- pcall: who may not call can't tell that nobody hears, and must not take
+    -- the places of all away. The first looks at the lock itself.
     local heard = redis.pcall('PUBLISH', channel, news .. KEYS[1])
-    return type(heard) == 'number' and heard > 0
+    return type(heard) ~= 'number' or heard > 0
 end
 
 -- Calls the first one that hears it; those before it are gone. 'T': the lock is
