@@ -149,6 +149,8 @@ pub(crate) struct Refusal {
     /// Whether we stand first in the node's queue; nothing when we don't stand
     /// in it at all.
     pub(crate) first: Option<bool>,
+    /// Whether it is free there, and kept for somebody else.
+    pub(crate) kept: bool,
 }
 
 impl Votes {
@@ -173,16 +175,20 @@ impl Votes {
                     self.again.push(reply.clone());
                 }
                 let refusal = match reply {
-                    Reply::Held(holder) => Some((holder, None)),
-                    Reply::Kept => Some((&None, None)),
-                    Reply::Queued { holder, first } => Some((holder, Some(*first))),
+                    Reply::Held(holder) => Some((holder, None, false)),
+                    Reply::Kept => Some((&None, None, true)),
+                    Reply::Queued { holder, first } => {
+                        Some((holder, Some(*first), holder.is_none()))
+                    }
                     _ => None,
                 };
-                self.refusals.extend(refusal.map(|(holder, first)| Refusal {
-                    node,
-                    holder: holder.clone(),
-                    first,
-                }));
+                self.refusals
+                    .extend(refusal.map(|(holder, first, kept)| Refusal {
+                        node,
+                        holder: holder.clone(),
+                        first,
+                        kept,
+                    }));
                 let failure = NodeError::in_reply(reply).map(|error| (node, error));
                 self.failures.extend(failure);
             }

@@ -124,21 +124,23 @@ impl<'a> Watch<'a> {
             node,
             holder,
             first,
+            kept,
         } in refusals
         {
             // Only the first in a queue looks at the lock itself.
             self.nodes[*node] = match first {
                 Some(true) => Known::First,
                 Some(false) => Known::Behind,
+                // A look would only say that it is free.
+                None if *kept => Known::Untold,
                 None => Known::Nothing,
             };
             remaining = remaining.max(holder.as_ref().and_then(|holder| holder.remaining));
         }
         self.lease_end = remaining.map(|left| Instant::now() + left + GRACE);
-        let is_kept = |refusal: &Refusal| refusal.first.is_some() && refusal.holder.is_none();
         let turn = self.driver.turn();
         let turn_end = || Instant::now() + turn + turn.mul_f64(random::fraction() / 2.0);
-        self.turn_end = refusals.iter().any(is_kept).then(turn_end);
+        self.turn_end = refusals.iter().any(|refusal| refusal.kept).then(turn_end);
     }
 
     /// Waits until another attempt is worth it: the lock may be free on a quorum

@@ -204,6 +204,25 @@ async fn one_who_may_not_call_anybody_takes_nobodys_place() {
     called(second).await.release().await.unwrap();
 }
 
+#[tokio::test]
+async fn one_who_can_not_be_called_does_not_storm_a_lock_that_is_kept() {
+    let server = RedisServer::start();
+    let proxy = server.proxy();
+    let holder = patient([server.url()]).build().await.unwrap();
+    let first = patient([proxy.url()]).build().await.unwrap();
+    let poor = as_user(&server, "allchannels -subscribe").await;
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let frozen = queued(&first, &server).await;
+    proxy.hold();
+    guard.release().await.unwrap();
+    let before = server.calls("evalsha");
+    let guard = poor.mutex("job").lock_timeout(LONG).await.unwrap();
+    let asked = server.calls("evalsha") - before;
+    assert!(asked < 60, "it asked {asked} times within one turn");
+    guard.release().await.unwrap();
+    frozen.abort();
+}
+
 /// A client that may do all but what this rule takes away.
 async fn as_user(server: &RedisServer, rule: &str) -> Redlatch {
     let user = format!("ACL SETUSER poor on >secret ~* +@all {rule}");
