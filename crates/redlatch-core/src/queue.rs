@@ -109,7 +109,7 @@ impl Queue {
         while let Some((place, first)) = self.places.first() {
             let mine = ticket.is_some_and(|ticket| {
                 // Its place may never have been noted here, or have been lost.
-                ticket.name == *first || ticket.since.is_some_and(|since| since < *place)
+                ticket.name == *first || ticket.since.is_some() && line.place(ticket) < *place
             });
             if mine {
                 return false;
@@ -147,11 +147,7 @@ impl Queue {
     pub(crate) fn join(&mut self, ticket: &Ticket, line: &Line<'_>) -> bool {
         let name = &ticket.name;
         if !self.places.iter().any(|(_, noted)| noted == name) {
-            let newest = line.now * 1024;
-            let oldest = line.now.saturating_sub(LONGEST_AGE) * 1024;
-            let since = ticket.since.unwrap_or(newest);
-            let place = since.max(oldest).min(newest);
-            self.places.insert((place, name.clone()));
+            self.places.insert((line.place(ticket), name.clone()));
         }
         self.places.first().is_some_and(|(_, first)| first == name)
     }
@@ -197,6 +193,13 @@ impl Line<'_> {
     /// Calls the client with this ticket.
     fn call(&self, ticket: &str, news: News) -> bool {
         self.board.call(client(ticket), self.key, news)
+    }
+
+    /// Where the client with this ticket stands when it comes now.
+    fn place(&self, ticket: &Ticket) -> u64 {
+        let newest = self.now * 1024;
+        let oldest = self.now.saturating_sub(LONGEST_AGE) * 1024;
+        ticket.since.unwrap_or(newest).max(oldest).min(newest)
     }
 
     /// Whether the time up to which the lock is kept is still to come. One

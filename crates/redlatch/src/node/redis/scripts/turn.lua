@@ -4,6 +4,16 @@
 --   ticket  that of the client that asks; '' when it won't wait
 --   since   since when it has waited, or '' when this server's clock says it better
 
+-- Where a client stands that has waited since then.
+local function place_of(since)
+    local newest = now * 1024
+    if since == '' then
+        return newest + time[2] % 1000
+    end
+    -- A wrong clock is worth two seconds at most.
+    return math.min(math.max(tonumber(since), newest - 2000 * 1024), newest)
+end
+
 -- Whether the lock, which is free, is kept for somebody else. Whoever has let
 -- its turn pass, or is gone, loses its place.
 local function yields(ticket, since, turn)
@@ -12,7 +22,7 @@ local function yields(ticket, since, turn)
     local in_turn = kept and now < kept and kept <= now + turn
     while head do
         -- Its place may never have been noted here, or have been lost.
-        if head == ticket or (since ~= '' and tonumber(since) < place) then
+        if head == ticket or (since ~= '' and place_of(since) < place) then
             return false
         end
         if in_turn then
@@ -32,13 +42,7 @@ end
 
 -- Notes that the client waits. Says 1 when it is the first, else 0.
 local function join(ticket, since)
-    local newest = now * 1024
-    local place = newest + time[2] % 1000
-    if since ~= '' then
-        -- A wrong clock is worth two seconds at most.
-        place = math.min(math.max(tonumber(since), newest - 2000 * 1024), newest)
-    end
-    call('ZADD', KEYS[2], 'NX', place, ticket)
+    call('ZADD', KEYS[2], 'NX', place_of(since), ticket)
     -- Those who wait ask again every few seconds.
     call('PEXPIRE', KEYS[2], 60000)
     return first() == ticket and 1 or 0
