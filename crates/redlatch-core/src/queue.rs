@@ -144,10 +144,15 @@ impl Queue {
     }
 
     /// Notes that this client waits, unless it is noted. True when it is the first.
+    /// A place in the future was given before the clock was stepped back: all
+    /// who come would go before it.
     pub(crate) fn join(&mut self, ticket: &Ticket, line: &Line<'_>) -> bool {
         let name = &ticket.name;
-        if !self.places.iter().any(|(_, noted)| noted == name) {
-            self.places.insert((line.place(ticket), name.clone()));
+        let place = line.place(ticket);
+        let mut noted = self.places.iter().filter(|(_, noted)| noted == name);
+        if noted.next().is_none_or(|(noted, _)| place < *noted) {
+            self.strike(name);
+            self.places.insert((place, name.clone()));
         }
         self.places.first().is_some_and(|(_, first)| first == name)
     }

@@ -42,7 +42,9 @@ end
 
 -- Notes that the client waits. Says 1 when it is the first, else 0.
 local function join(ticket, since)
-    call('ZADD', KEYS[2], 'NX', place_of(since), ticket)
+    -- LT: it keeps its place, unless that is in the future, because this server's
+    -- clock was stepped back: all who come would go before it.
+    call('ZADD', KEYS[2], 'LT', place_of(since), ticket)
     -- Those who wait ask again every few seconds.
     call('PEXPIRE', KEYS[2], 60000)
     return first() == ticket and 1 or 0
