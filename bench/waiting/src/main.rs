@@ -33,10 +33,17 @@ async fn main() {
             };
             shares::contest(number(processes) as usize, &plan);
         }
+        ["--hand-off", times] => hand_off::run(times.parse().expect("a number")).await,
+        ["--idle", seconds] => {
+            idle::run(Duration::from_secs(seconds.parse().expect("a number"))).await;
+        }
         ["--quick"] => run(Duration::from_secs(2), 50).await,
         [] => run(Duration::from_secs(60), 1000).await,
         _ => {
-            eprintln!("usage: redlatch-bench-waiting [--quick]");
+            eprintln!(
+                "usage: redlatch-bench-waiting [--quick | --hand-off TIMES | --idle SECONDS | --shares \
+                 PROCESSES TASKS HOLD_MICROS PAUSE_MICROS fenced|plain SECONDS]"
+            );
             std::process::exit(64);
         }
     }

@@ -137,6 +137,12 @@ impl Queue {
         self.call_first(News::First, line);
     }
 
+    /// The lock was taken by somebody who knows nothing of the queue: the first
+    /// has not let its turn pass.
+    pub(crate) fn taken(&mut self) {
+        self.kept = None;
+    }
+
     /// The lock is free again: it is kept for the first.
     pub(crate) fn freed(&mut self, line: &Line<'_>) {
         self.call_first(News::YourTurn, line);

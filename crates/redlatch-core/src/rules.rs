@@ -337,6 +337,9 @@ impl NodeState {
             (None, holder) => Reply::Held(holder),
             (Some(ticket), holder) => {
                 let queue = self.queues.entry(key.clone()).or_default();
+                if holder.is_some() {
+                    queue.taken();
+                }
                 let first = queue.join(ticket, &scene.line(key));
                 Reply::Queued { holder, first }
             }

@@ -93,6 +93,7 @@ pub(crate) async fn wait_until_free(
             node: 0,
             holder: Some(held.holder),
             first: None,
+            kept: false,
         }]);
         watch.until_worth_trying(deadline).await;
     }

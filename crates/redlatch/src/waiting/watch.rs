@@ -118,6 +118,7 @@ impl<'a> Watch<'a> {
         self.refusals += 1;
         self.looks = 0;
         self.trust = Instant::now() + TRUST;
+        let before = self.nodes.clone();
         self.nodes.fill(Known::Nothing);
         let mut remaining = None;
         for Refusal {
@@ -129,6 +130,8 @@ impl<'a> Watch<'a> {
         {
             // Only the first in a queue looks at the lock itself.
             self.nodes[*node] = match first {
+                // It has not told of anything since, and still will.
+                Some(true) if before[*node] == Known::Told => Known::Told,
                 Some(true) => Known::First,
                 Some(false) => Known::Behind,
                 // A look would only say that it is free.

@@ -68,6 +68,9 @@ elseif value then
     end
     local left = call('PTTL', KEYS[1])
     if ticket ~= '' then
+        -- Whoever took it may know nothing of the queue: then the first has not
+        -- let its turn pass.
+        call('ZREM', KEYS[2], '')
         return { 'QUEUED', join(ticket, since), value, left, slot_ballot }
     end
     return { 'HELD', value, left, slot_ballot }
