@@ -126,6 +126,10 @@ impl Bid<'_> {
                     if keeps_what_it_has(&token, &votes) && yields < YIELDS && again < end {
                         yields += 1;
                         sleep_until(again).await;
+                        // What the others proposed is in the nodes' slots now: a
+                        // ballot from before them would only be too low.
+                        let newer = self.proposals.map(|one| one.next(driver.now()));
+                        ballot = ballot.max(newer);
                         limit = end.saturating_duration_since(Instant::now());
                         continue;
                     }
@@ -134,7 +138,9 @@ impl Bid<'_> {
                         unkept.forget();
                     }
                     return Attempt::Busy {
-                        split: verdict == Verdict::Mixed || votes.round().granted() > 0,
+                        split: verdict == Verdict::Mixed
+                            || votes.round().granted() > 0
+                            || are_several(votes.refusals()),
                         refusals: votes.into_refusals(),
                     };
                 }
@@ -170,6 +176,15 @@ impl Bid<'_> {
         let slow = all.map(|node| (node, slow.clone())).collect();
         Attempt::Unavailable(self.driver.no_quorum(self.name, slow))
     }
+}
+
+/// Whether different ones have the lock on different nodes.
+fn are_several(refusals: &[Refusal]) -> bool {
+    let mut holders = refusals
+        .iter()
+        .filter_map(|refusal| refusal.holder.as_ref()?.value.as_ref());
+    let first = holders.next();
+    holders.any(|holder| Some(holder) != first)
 }
 
 /// Whether the nodes are split between contenders, and this one is to win.

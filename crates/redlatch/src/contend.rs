@@ -94,11 +94,12 @@ impl Mutex {
                         watch.refused(&refusals);
                     }
                     // Contenders that split the nodes between them must not try
-                    // again in step; and where a node can be read but does not
+                    // again in step, nor take the nodes that are given back
+                    // before the one gets them that is to win; and where a node can be read but does not
                     // grant, a look can't tell that an attempt is in vain.
                     contest.splits = if split { contest.splits + 1 } else { 0 };
-                    if contest.splits > 1 {
-                        let pause = RETRY.delay(contest.splits - 1, random::number());
+                    if contest.splits > 0 {
+                        let pause = RETRY.delay(contest.splits, random::number());
                         self.pause(pause, deadline).await;
                     }
                 }
