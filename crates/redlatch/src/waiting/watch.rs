@@ -172,6 +172,9 @@ impl<'a> Watch<'a> {
             ];
             let wake = wake.into_iter().flatten().min().unwrap_or(begin);
             tokio::select! {
+                // In order, so that a flood of news holds up no time that was set.
+                biased;
+                () = sleep_until(wake) => return,
                 () = sleep_until(look.unwrap_or(begin)), if look.is_some() => {
                     let asked = self.look().into_iter();
                     answers.extend(asked.map(|(node, number, answer)| async move {
@@ -211,7 +214,6 @@ impl<'a> Watch<'a> {
                         self.lease_end = None;
                     }
                 },
-                () = sleep_until(wake) => return,
             }
         }
     }
