@@ -94,6 +94,9 @@ pub use node::memory::MemoryNode;
 pub use node::sqlite::SqliteNode;
 pub use owner::Owner;
 pub use recipes::once::Once;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use random::seeded::{seed_random, unseed_random};
 pub use redlatch_core as core;
 pub use run::RunError;
 
