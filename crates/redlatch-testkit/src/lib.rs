@@ -32,6 +32,7 @@
 //! | `fleet.rs` | [`Fleet`]: several independent servers |
 //! | `tls.rs` | [`TlsServer`]: the same behind TLS, with its own authority |
 //! | `awake.rs` | [`Awake`]: cores that do not fall asleep, for benchmarks |
+//! | `hostile.rs` | [`HostileServer`]: answers with wrong types, garbage, floods, or not at all |
 //! | `proxy.rs` | [`Proxy`]: the controls of the fault proxy |
 //! | `proxy/relay.rs` | its thread: the listener, the links, the rules in force |
 //! | `proxy/link.rs` | one connection through it, made of two lanes |
@@ -43,6 +44,7 @@
 mod awake;
 mod control;
 mod fleet;
+mod hostile;
 mod proxy;
 mod reply;
 mod server;
@@ -50,6 +52,7 @@ mod tls;
 
 pub use awake::Awake;
 pub use fleet::Fleet;
+pub use hostile::{HostileServer, Manner};
 pub use proxy::Proxy;
 pub use reply::Reply;
 pub use server::{Builder, RedisServer};

@@ -15,6 +15,7 @@ mod faults;
 mod fences;
 mod flaky;
 mod handover;
+mod hostile;
 mod input;
 mod keeping;
 mod lease;

@@ -47,6 +47,11 @@ const RECONNECT: Backoff = Backoff {
     limit: Duration::from_secs(1),
 };
 
+/// A connection that lives no longer counts as a failure, after a few of them
+/// in a row: a server that lets everybody in and then hangs up is not stormed.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+const SHORT_LIVES: u32 = 3;
+
 /// A Redis server as a node.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -361,11 +366,12 @@ impl Shared {
 /// Makes connection after connection, for as long as the link lives.
 async fn keep_connected(shared: Arc<Shared>, state: watch::Sender<State>) {
     let name = shared.address.name().to_owned();
-    let mut failures = 0;
+    let (mut failures, mut short_lives) = (0, 0u32);
     for number in 1.. {
         match timeout(CONNECT_LIMIT, connect(&shared, number)).await {
             Ok(Ok(live)) => {
                 failures = 0;
+                let born = Instant::now();
                 shared.silence.store(0, Ordering::Relaxed);
                 tracing::debug!(node = name, "connected");
                 state.send_replace(State::Up(live));
@@ -380,6 +386,13 @@ async fn keep_connected(shared: Arc<Shared>, state: watch::Sender<State>) {
                 // A mute connection rings for nobody any more.
                 shared.bells.ring_all();
                 state.send_replace(State::Connecting);
+                short_lives = match born.elapsed() < SHORT_LIFE {
+                    true => short_lives + 1,
+                    false => 0,
+                };
+                if let Some(more @ 1..) = short_lives.checked_sub(SHORT_LIVES) {
+                    tokio::time::sleep(RECONNECT.delay(more, random::number())).await;
+                }
             }
             failed => {
                 let error = match failed {
