@@ -93,10 +93,10 @@ pub use node::memory::MemoryNode;
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 pub use node::sqlite::SqliteNode;
 pub use owner::Owner;
-pub use recipes::once::Once;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub use random::seeded::{seed_random, unseed_random};
+pub use recipes::once::Once;
 pub use redlatch_core as core;
 pub use run::RunError;
 
