@@ -30,25 +30,24 @@ local function hears(ticket, news)
     return type(heard) ~= 'number' or heard > 0
 end
 
--- Calls the first one that hears it; those before it are gone. 'T': the lock is
--- free, and it is its turn. 'F': it is the first now.
-local function call_first(news)
-    local ticket = first()
+-- Calls the first one that hears it, who may be known; those before it are
+-- gone. 'T': the lock is free, and it is its turn. 'F': it is the first now.
+local function call_first(news, known)
+    local ticket = known or first()
     while ticket and not hears(ticket, news) do
         call('ZREM', KEYS[2], ticket)
         ticket = first()
-    end
-    if not ticket then
-        call('DEL', KEYS[2])
     end
     return ticket
 end
 
 -- The lock is free again, or is about to be: it is kept for the first, for its
 -- turn of so many milliseconds.
-local function freed(now, turn)
-    if call_first('T') then
+local function freed(now, turn, known)
+    if call_first('T', known) then
         call('ZADD', KEYS[2], -(now + turn), '')
+    else
+        call('DEL', KEYS[2])
     end
 end
 

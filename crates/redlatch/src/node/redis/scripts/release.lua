@@ -37,9 +37,10 @@ if waited_for and ARGV[3] ~= '' then
     if waited_for == ARGV[3] then
         if call('EXISTS', KEYS[1]) == 0 then
             freed(clock(), ARGV[1])
-        else
-            call_first('F')
+        elseif not call_first('F') then
+            call('DEL', KEYS[2])
         end
+        waited_for = first()
     end
 end
 
@@ -52,7 +53,7 @@ if value == ARGV[2] then
     -- Called before the key is gone, so that the first hears it before it is
     -- told of that: it need not look then.
     if waited_for then
-        freed(clock(), ARGV[1])
+        freed(clock(), ARGV[1], waited_for)
     end
     call('DEL', KEYS[1])
     return 'RELEASED'
