@@ -96,7 +96,7 @@ async fn latency(times: usize) {
         let got: u64 = worker.hear().parse().expect("a time");
         passes.push(got - begin);
     }
-    let [pass, trip, script] = [&mut passes, &mut trips, &mut scripts].map(|times| median(times));
+    let [pass, trip, script] = [&mut passes[..], &mut trips[..], &mut scripts[..]].map(median);
     println!(
         "From the release to the next holder in another process, median of {times}: {:.0} µs; \
          a bare round trip (PING): {:.0} µs, ratio {:.2}; one acquire of a free lock: {:.0} µs, \
@@ -115,7 +115,7 @@ async fn connect(server: &RedisServer) -> Redlatch {
     builder.build().await.expect("the server is there")
 }
 
-fn median(values: &mut Vec<u64>) -> u64 {
+fn median(values: &mut [u64]) -> u64 {
     values.sort_unstable();
     values[values.len() / 2]
 }
