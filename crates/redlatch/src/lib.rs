@@ -90,6 +90,9 @@ pub use lease::Lease;
 pub use list::{Listed, Listing, Progress};
 pub use mutex::Mutex;
 pub use node::memory::MemoryNode;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use node::redis::fuzzing;
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 pub use node::sqlite::SqliteNode;
 pub use owner::Owner;

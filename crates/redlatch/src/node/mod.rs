@@ -203,10 +203,12 @@ pub enum NodeErrorKind {
 
 impl NodeError {
     /// An error of this kind; `detail` is for people, and must not hold a password.
+    ///
+    /// A server's own words may be in it: they are cut to one line of readable length.
     pub fn new(kind: NodeErrorKind, detail: impl Into<Box<str>>) -> Self {
         Self {
             kind,
-            detail: detail.into(),
+            detail: in_one_line(detail.into()),
             quarantine: None,
         }
     }
@@ -265,6 +267,33 @@ impl NodeError {
             NodeErrorKind::Denied | NodeErrorKind::NotRedis | NodeErrorKind::Misconfigured
         )
     }
+}
+
+/// The same without what could move a terminal's cursor, and not too much of it.
+fn in_one_line(detail: Box<str>) -> Box<str> {
+    const LONGEST: usize = 400;
+    if detail.len() <= LONGEST && !detail.contains(char::is_control) {
+        return detail;
+    }
+    let mut line = String::new();
+    for word in detail.split(|c: char| c.is_control() || c == ' ') {
+        if word.is_empty() {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if line.len() > LONGEST {
+        // The end is ours, and says what to do; the beginning says what it is.
+        let boundary = |at: &usize| line.is_char_boundary(*at);
+        let begin = (0..=LONGEST / 2).rev().find(boundary).unwrap_or(0);
+        let end = (line.len() - LONGEST / 2..).find(boundary);
+        let end = end.unwrap_or(line.len());
+        line = format!("{} … {}", &line[..begin], &line[end..]);
+    }
+    line.into()
 }
 
 /// A deployment is named by its name, number of nodes and longest ttl.

@@ -14,6 +14,7 @@ mod doctor;
 mod faults;
 mod fences;
 mod flaky;
+mod fuzz;
 mod handover;
 mod hostile;
 mod input;

@@ -12,12 +12,15 @@
 //! | `reply` | values as replies |
 //! | `checkup` | asks a server all that can be wrong with it |
 //! | `borrowed` | a connection that the user brought |
+//! | `fuzzing` | all that is parsed, for the fuzzer |
 //! | `scripts/` | the rules that take more than one command, in Lua |
 
 pub(crate) mod address;
 pub(crate) mod borrowed;
 mod checkup;
 mod dialect;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub(crate) mod link;
 mod reply;
 mod server;

@@ -77,7 +77,7 @@ pub(super) async fn greet<C: ConnectionLike>(
 }
 
 /// Reads what INFO says, and finds what makes a server unfit.
-fn examine(info: &str) -> Result<Server, NodeError> {
+pub(super) fn examine(info: &str) -> Result<Server, NodeError> {
     let field = |name: &str| {
         let line = info
             .lines()

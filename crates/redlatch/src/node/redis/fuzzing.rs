@@ -1,0 +1,194 @@
+//! What is parsed, as functions that take any bytes: for the fuzzer, and for a
+//! test that runs them for a short time. They panic when something is wrong.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use redlatch_core::rules::Stored;
+use redlatch_core::{Holder, Key, NodeState, Reply, Request, Scene, Token, Ttl, Vote, keeps};
+
+use super::address::{Address, Tls};
+use super::{reply, server, wire};
+use crate::guard::Exported;
+use crate::node::NodeError;
+
+/// A name, and what is done with an input.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    ("node_url", node_url),
+    ("script_reply", script_reply),
+    ("push", push),
+    ("server_info", server_info),
+    ("stranger", stranger),
+    ("token", token),
+];
+
+/// The URL of a node.
+pub fn node_url(data: &[u8]) {
+    let url = String::from_utf8_lossy(data);
+    match Address::parse(&url, &Tls::default()) {
+        Ok(address) => {
+            assert!(!address.name().is_empty());
+            assert!(address.is_same_server(&address));
+            // A password is what stands before the host; elsewhere it is a name.
+            let authority = url.split_once("://").map_or("", |(_, rest)| rest);
+            let authority = authority.split(['/', '?', '#']).next();
+            let host = authority.and_then(|authority| authority.rsplit_once('@'));
+            if host.is_some() && url.matches("s3cret").count() == 1 {
+                let shown = format!("{address:?}");
+                let named = host.is_some_and(|(login, _)| !login.contains("s3cret"));
+                assert!(named || !shown.contains("s3cret"), "{shown}");
+            }
+        }
+        Err(error) => {
+            assert!(!error.is_empty());
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+    }
+}
+
+/// What a server answers, as it comes over the wire, to every kind of request.
+pub fn script_reply(data: &[u8]) {
+    let value = match redis::parse_redis_value(data) {
+        Ok(value) => value,
+        Err(error) => return fit_for_a_log(wire::node_error(error)),
+    };
+    for request in requests() {
+        let value = match value.clone().extract_error() {
+            Ok(value) => value,
+            Err(error) => return fit_for_a_log(wire::node_error(error)),
+        };
+        match reply::reply(&request, value) {
+            Err(error) => fit_for_a_log(error),
+            Ok(reply) => {
+                let _ = (Vote::from(&reply), format!("{reply:?}"));
+                if let Some(error) = NodeError::in_reply(&reply) {
+                    fit_for_a_log(error);
+                }
+                if let Reply::Held(Some(holder)) | Reply::Holder(holder) = &reply {
+                    fit_to_print(holder.owner());
+                }
+            }
+        }
+    }
+}
+
+/// What a server says without being asked.
+pub fn push(data: &[u8]) {
+    if let Ok(Value::Push { data, .. } | Value::Array(data)) = redis::parse_redis_value(data) {
+        let _ = (reply::touched(&data), reply::called(&data));
+    }
+}
+
+/// What a server says of itself.
+pub fn server_info(data: &[u8]) {
+    if let Err(error) = server::examine(&String::from_utf8_lossy(data)) {
+        fit_for_a_log(error);
+    }
+}
+
+/// The value of a key that a stranger wrote: held like any other, never ours.
+pub fn stranger(data: &[u8]) {
+    let holder = Holder {
+        value: Some(data.to_vec()),
+        remaining: None,
+        ballot: Default::default(),
+    };
+    fit_to_print(holder.owner());
+    fit_to_print(format!("{holder:?}").replace('\\', ""));
+    if let Some(token) = holder.token() {
+        assert_eq!(token.as_str().as_bytes(), data);
+    }
+    assert!(!keeps(data, 0, [Some(data)].into_iter()));
+
+    let (mut node, run) = (NodeState::default(), Arc::from("run"));
+    let stored = Stored {
+        value: Some(data.to_vec()),
+        last_millisecond: None,
+    };
+    node.put(key(), stored.clone());
+    for request in requests() {
+        if matches!(request, Request::Force { .. }) {
+            continue; // The one that takes away what is anybody's.
+        }
+        let reply = node.apply(&request, &Scene::new(1_800_000_000_000, &run, None));
+        let granted = matches!(reply, Reply::Granted | Reply::Extended | Reply::Released);
+        assert!(
+            !granted || data == TOKEN.as_bytes(),
+            "{request:?}: {reply:?}"
+        );
+        node.put(key(), stored.clone());
+    }
+}
+
+/// A token that another process has exported.
+pub fn token(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let parsed = Token::parse(&text);
+    assert_eq!(Exported::new(&text, 1).is_ok(), parsed.is_ok());
+    if let Ok(token) = parsed {
+        assert_eq!(token.as_str(), text);
+        assert!(!token.id().is_empty() && token.id().starts_with(token.short()));
+        assert_eq!(Token::parse(token.as_str()).as_ref(), Ok(&token));
+        fit_to_print(format!("{token:?}"));
+    }
+}
+
+/// What goes into a log is one line that can be read, whatever the server said.
+fn fit_for_a_log(error: NodeError) {
+    let text = error.to_string();
+    assert!(!text.is_empty() && text.len() < 500, "{text:?}");
+    fit_to_print(text);
+}
+
+/// What goes to a terminal does not move its cursor.
+fn fit_to_print(text: impl Display) {
+    let text = text.to_string();
+    assert!(!text.chars().any(char::is_control), "{text:?}");
+}
+
+const TOKEN: &str = "4711";
+
+fn key() -> Key {
+    Key::new("redlatch:job")
+}
+
+/// One of each kind.
+fn requests() -> Vec<Request> {
+    let key = key();
+    let Ok(token) = Token::parse(TOKEN) else {
+        return Vec::new();
+    };
+    let Ok(ttl) = Ttl::new(Duration::from_secs(10)) else {
+        return Vec::new();
+    };
+    let acquire = |ballot| Request::Acquire {
+        key: key.clone(),
+        token: token.clone(),
+        ttl,
+        ballot,
+        ticket: None,
+    };
+    vec![
+        acquire(None),
+        acquire(Some(redlatch_core::Ballot::at(1_800_000_000_000, 0))),
+        Request::Extend {
+            key: key.clone(),
+            token: token.clone(),
+            ttl,
+            plain: false,
+        },
+        Request::Release {
+            key: key.clone(),
+            token,
+            ballot: None,
+            leaves: None,
+        },
+        Request::Inspect { key },
+        Request::Guard(redlatch_core::GuardOrder::Read),
+    ]
+}
