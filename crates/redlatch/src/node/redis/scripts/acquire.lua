@@ -33,7 +33,7 @@ if ballot > seen and not forced then
     local waited_for = first()
     -- A lease that joins again asks nobody: it was its turn all the time.
     if waited_for and waited_for ~= ticket and ARGV[5] == '' and
-        call('EXISTS', KEYS[1]) == 0 and yields(ticket, since, tonumber(ARGV[6])) then
+        call('PTTL', KEYS[1]) == -2 and yields(ticket, since, tonumber(ARGV[6])) then
         if ticket == '' then
             return 'KEPT'
         end

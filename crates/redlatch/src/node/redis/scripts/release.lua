@@ -35,7 +35,7 @@ if waited_for and ARGV[3] ~= '' then
     call('ZREM', KEYS[2], ARGV[3])
     -- What it was called for goes to the next.
     if waited_for == ARGV[3] then
-        if call('EXISTS', KEYS[1]) == 0 then
+        if call('PTTL', KEYS[1]) == -2 then
             freed(clock(), ARGV[1])
         elseif not call_first('F') then
             call('DEL', KEYS[2])
