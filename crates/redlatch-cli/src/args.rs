@@ -82,6 +82,7 @@ pub(crate) enum Command {
     Ls(LsArgs),
     Show(ShowArgs),
     Wait(WaitArgs),
+    Top(TopArgs),
     Release(ReleaseArgs),
     Init(InitArgs),
     Doctor(DoctorArgs),
@@ -271,6 +272,41 @@ pub(crate) struct WaitArgs {
     /// Wait for this long at most [default: for ever]
     #[arg(short, long, value_name = "DUR", value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
+}
+
+/// Watch nodes and locks on a live screen
+///
+/// Shows the nodes, how fast they answer and whether they grant, and the locks that somebody
+/// holds. A lock can be released from there, after a question. Without a terminal, or with
+/// --json, it writes one snapshot and ends.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  redlatch top
+  redlatch top --readonly 'backup:*'
+  redlatch top --json | jq 'select(.kind == \"node\" and .up == false)'
+
+Keys:
+  up, down, j, k, PgUp, PgDn, Home, End   choose a lock
+  Enter   its details                     /   filter by name, host, user, program or note
+  s, S    sort by the next or the previous column      r   the other way round
+  x       release it by force, after a question        ?   these keys
+  q       quit
+
+A pause of at least --interval is made between two looks at the locks, and of as long as the
+last look took, so that a server with many keys of others is not kept busy.")]
+pub(crate) struct TopArgs {
+    /// Only names like this, as for `redlatch ls`
+    #[arg(default_value = "*", hide_default_value = true)]
+    pub(crate) glob: String,
+
+    /// How often to look
+    #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration::parse)]
+    pub(crate) interval: Duration,
+
+    /// Switch the release of locks off
+    #[arg(long)]
+    pub(crate) readonly: bool,
 }
 
 /// Take a lock away from whoever holds it

@@ -17,6 +17,7 @@ mod terminal;
 pub(crate) use self::signals::Signals;
 pub(crate) use self::start::Ending;
 pub(crate) use self::supervise::{Orders, Verdict, supervise};
+pub(crate) use self::terminal::has_job_control;
 
 /// Does the work of a helper process, and does not return, where this process
 /// was started as one. Before anything else: these must be quick.

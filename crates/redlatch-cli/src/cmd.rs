@@ -11,6 +11,7 @@ mod man;
 mod release;
 mod run;
 mod show;
+mod top;
 mod wait;
 
 use crate::args::{Args, Command};
@@ -26,6 +27,7 @@ pub(crate) async fn run(args: Args, output: &Output) -> Result<ExitCode, Failure
         Command::Elect(args) => elect::run(args, settings()?, output).await,
         Command::Ls(args) => ls::run(args, &settings()?, output).await,
         Command::Show(args) => show::run(args, &settings()?, output).await,
+        Command::Top(args) => top::run(args, &settings()?, output).await,
         Command::Wait(args) => wait::run(args, &settings()?, output).await,
         Command::Release(args) => release::run(args, &settings()?, output).await,
         Command::Init(args) => init::run(args, &settings()?, output).await,

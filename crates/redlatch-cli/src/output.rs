@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use redlatch::core::Holder;
@@ -14,6 +15,9 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::args::{ColorChoice, GlobalArgs};
 use crate::duration;
 use crate::exit_code::{ExitCode, Failure};
+
+/// While a screen is shown nothing else may be written there.
+static MUTED: AtomicBool = AtomicBool::new(false);
 
 /// Where messages go, and which.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +63,11 @@ impl Output {
             .with_writer(std::io::stderr)
             .event_format(Events(*self))
             .try_init();
+    }
+
+    /// Says nothing of the library's events, or says them again.
+    pub(crate) fn mute(is_muted: bool) {
+        MUTED.store(is_muted, Ordering::Relaxed);
     }
 
     /// How far something has come, in one line that is written over; nothing
@@ -226,6 +235,9 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
+        if MUTED.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let mut words = Words::default();
         event.record(&mut words);
         let level = match *event.metadata().level() {

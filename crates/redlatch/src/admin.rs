@@ -3,10 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use redlatch_core::{GuardOrder, GuardView, Reply, Request};
+use redlatch_core::{GuardOrder, GuardView, Key, Reply, Request};
+use tokio::time::Instant;
 
 use crate::driver::Driver;
 use crate::node::{NodeError, NodeErrorKind};
+use crate::settings::Settings;
 
 /// How long a node may take to answer an administrator, connecting included.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -74,24 +76,50 @@ impl Admin {
     }
 
     async fn order(&self, order: GuardOrder) -> Vec<NodeStatus> {
-        let nodes = self.driver.nodes().iter();
-        let asked = nodes.map(|node| async move {
-            let limit = LIMIT.max(self.driver.node_timeout());
-            let guard = match node.call(Request::Guard(order), limit).await {
-                Ok(Reply::Guard(guard)) => Ok(guard),
-                Ok(reply) => Err(NodeError::in_reply(&reply).unwrap_or_else(|| {
-                    NodeError::new(
-                        NodeErrorKind::Confused,
-                        "it gave an answer to another question",
-                    )
-                })),
-                Err(error) => Err(error),
-            };
-            let node = node.name().to_owned();
-            NodeStatus { node, guard }
-        });
-        futures_util::future::join_all(asked).await
+        let limit = LIMIT.max(self.driver.node_timeout());
+        ask_all(&self.driver, &Request::Guard(order), limit).await
     }
+}
+
+/// How each node is, and how its guard stands where there is one.
+pub(crate) async fn status(
+    driver: &Driver,
+    settings: &Settings,
+    limit: Duration,
+) -> Vec<NodeStatus> {
+    let request = match settings.max_ttl {
+        Some(_) => Request::Guard(GuardOrder::Read),
+        // Nobody holds a lock of this name: it is that of the client's channel.
+        None => Request::Inspect {
+            key: Key::new(settings.client.clone()),
+        },
+    };
+    ask_all(driver, &request, limit).await
+}
+
+/// Asks all nodes at the same time. An answer about a lock is one of a node
+/// that has no guard.
+async fn ask_all(driver: &Driver, request: &Request, limit: Duration) -> Vec<NodeStatus> {
+    let asked = driver.nodes().iter().map(|node| async move {
+        let begin = Instant::now();
+        let guard = match node.call(request.clone(), limit).await {
+            Ok(Reply::Guard(guard)) => Ok(guard),
+            Ok(Reply::Holder(_) | Reply::Missing) => Ok(None),
+            Ok(reply) => Err(NodeError::in_reply(&reply).unwrap_or_else(|| {
+                NodeError::new(
+                    NodeErrorKind::Confused,
+                    "it gave an answer to another question",
+                )
+            })),
+            Err(error) => Err(error),
+        };
+        NodeStatus {
+            node: node.name().to_owned(),
+            guard,
+            took: begin.elapsed(),
+        }
+    });
+    futures_util::future::join_all(asked).await
 }
 
 impl fmt::Debug for Admin {
@@ -112,6 +140,8 @@ pub struct NodeStatus {
     pub node: String,
     /// Its guard, nothing when it has none yet, or why it could not be asked.
     pub guard: Result<Option<GuardView>, NodeError>,
+    /// How long it took to answer, or until no answer was expected any more.
+    pub took: Duration,
 }
 
 impl NodeStatus {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
 use std::time::Duration;
 
+use crate::admin::{self, NodeStatus};
 use crate::config::Builder;
 use crate::driver::Driver;
 use crate::error::{ConfigError, Error, Result};
@@ -188,6 +189,20 @@ impl Redlatch {
             driver, settings, ..
         } = &*self.client;
         list::list(driver, &settings.keys, glob.as_ref(), &mut progress).await
+    }
+
+    /// How each node is, and how its restart guard stands: `guard` is nothing
+    /// when it is new, or when the guard is off. A node that is silent for
+    /// `limit` is given up.
+    ///
+    /// # Cancel safety
+    ///
+    /// It changes nothing, dropped or not.
+    pub async fn status(&self, limit: Duration) -> Vec<NodeStatus> {
+        let Client {
+            driver, settings, ..
+        } = &*self.client;
+        admin::status(driver, settings, limit).await
     }
 
     /// Takes the lock with this name away from whoever holds it. True when

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::aio::ConnectionLike;
 use redlatch_core::{Policy, Round, Ttl};
 
-use crate::admin::Admin;
+use crate::admin::{self, Admin, NodeStatus};
 use crate::client::{Client, Redlatch};
 use crate::clock::{Clock, SystemClock};
 use crate::doctor::{self, Finding};
@@ -289,6 +289,21 @@ impl Builder {
         Ok(doctor::examine(&driver, &settings, &deployment).await)
     }
 
+    /// How each node is, as [`Redlatch::status`] says it, without a client: also
+    /// when too few of them can be reached for one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when a setting is wrong.
+    ///
+    /// # Cancel safety
+    ///
+    /// It changes nothing, dropped or not.
+    pub async fn status(self, limit: Duration) -> Result<Vec<NodeStatus>> {
+        let (driver, settings) = self.prepare(false)?;
+        Ok(admin::status(&driver, &settings, limit).await)
+    }
+
     /// Checks the settings and makes nodes; with `strict`, nodes that belong to
     /// another deployment are refused when they are connected to.
     fn prepare(self, strict: bool) -> Result<(Driver, Settings)> {
@@ -439,14 +454,15 @@ async fn check(driver: &Driver, limit: Duration) -> Result<()> {
                 let node = name.to_owned();
                 return Err(ConfigError::Node { node, error }.into());
             }
-            Err(error) => {
-                tracing::warn!(node = name, %error, "out of reach");
-                failures.push((at, error));
-            }
+            Err(error) => failures.push((at, error)),
         }
     }
-    match nodes.len() - failures.len() >= Round::quorum(nodes.len()) {
-        true => Ok(()),
-        false => Err(Error::NoQuorum(driver.no_quorum(&"".into(), failures))),
+    if nodes.len() - failures.len() < Round::quorum(nodes.len()) {
+        return Err(Error::NoQuorum(driver.no_quorum(&"".into(), failures)));
     }
+    // Only here: the error above names them too.
+    for (at, error) in failures {
+        tracing::warn!(node = nodes[at].name(), %error, "out of reach");
+    }
+    Ok(())
 }

@@ -32,7 +32,8 @@ impl Signals {
         Self::catch_all([Signal::TSTP, Signal::CONT])
     }
 
-    fn catch_all(signals: impl IntoIterator<Item = Signal>) -> Result<Self, Failure> {
+    /// Catches these.
+    pub(crate) fn catch_all(signals: impl IntoIterator<Item = Signal>) -> Result<Self, Failure> {
         let ignored = ignored();
         let mut streams = Vec::new();
         for signal in signals {

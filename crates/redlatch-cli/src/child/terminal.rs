@@ -86,7 +86,7 @@ fn set_foreground(tty: &File, group: Pid) {
 
 /// Whether a shell would notice that this process has stopped, and could let it
 /// go on: somebody in the session, outside our group, is our ancestor.
-pub(super) fn has_job_control() -> bool {
+pub(crate) fn has_job_control() -> bool {
     let (Ok(session), own) = (getsid(None), getpgrp()) else {
         return false;
     };
