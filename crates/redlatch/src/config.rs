@@ -462,7 +462,7 @@ async fn check(driver: &Driver, limit: Duration) -> Result<()> {
     }
     // Only here: the error above names them too.
     for (at, error) in failures {
-        tracing::warn!(node = nodes[at].name(), %error, "out of reach");
+        tracing::warn!(node = nodes[at].name(), %error, "out of reach, will go on trying");
     }
     Ok(())
 }

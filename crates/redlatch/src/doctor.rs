@@ -77,7 +77,15 @@ pub(crate) async fn examine(
             findings: &mut findings,
         };
         match facts {
-            Err(error) => notes.bad("reachable", error.to_string(), ""),
+            Err(error) => {
+                notes.bad(
+                    "reachable",
+                    error.to_string(),
+                    "see that it runs, and that address, user and password are right",
+                );
+                // All else would only say the same again.
+                continue;
+            }
             Ok(facts) => {
                 notes.good("reachable", "yes");
                 notes.judge(&facts, settings);
@@ -246,7 +254,11 @@ impl Notes<'_> {
         let seen = format!("{right} is missing");
         let advice = format!("grant it: ACL SETUSER … {right}");
         match right {
-            "+client|tracking" | "+client|caching" | "+scan" => self.warn("rights", seen, advice),
+            // Who may not call or be called is told of a free lock all the same.
+            "+client|tracking" | "+client|caching" | "+scan" | "+subscribe" | "+publish" => {
+                self.warn("rights", seen, advice);
+            }
+            channel if channel.starts_with('&') => self.warn("rights", seen, advice),
             "+info" if settings.max_ttl.is_none() => self.warn("rights", seen, advice),
             _ => self.bad("rights", seen, advice),
         }

@@ -21,6 +21,8 @@ pub(super) async fn run(
     settings: &Settings,
     output: &Output,
 ) -> Result<ExitCode, Failure> {
+    // Nodes that can't be asked are named below, once.
+    Output::mute(true);
     let latch = connect(settings, None, output).await?;
     let mut told = Instant::now();
     let listing = latch
@@ -31,6 +33,7 @@ pub(super) async fn run(
             }
         })
         .await;
+    Output::mute(false);
     output.progress("");
     let listing = listing?;
     for (node, error) in &listing.failures {

@@ -51,6 +51,8 @@ pub(super) async fn run(
     if output.json || is_dumb || !std::io::stdout().is_terminal() {
         return snapshot::run(args, settings, output).await;
     }
+    // Nodes that can't be reached are on the screen.
+    Output::mute(true);
     // What is wrong with the settings is said before there is a screen.
     let names = names(settings);
     let connected = poll::connect(settings).await?;

@@ -22,3 +22,4 @@ mod settings;
 mod signals;
 mod support;
 mod terminal;
+mod top;

@@ -98,6 +98,11 @@ impl Session {
         self.expect(expected);
     }
 
+    /// All that was ever written there.
+    pub(crate) fn written(&self) -> String {
+        self.screen.lock().unwrap().clone()
+    }
+
     /// Asks the shell how the last command ended.
     #[track_caller]
     pub(crate) fn expect_code(&mut self, code: i32) {
@@ -113,8 +118,8 @@ impl Drop for Session {
     }
 }
 
-const CTRL_C: &str = "\x03";
-const CTRL_Z: &str = "\x1a";
+pub(crate) const CTRL_C: &str = "\x03";
+pub(crate) const CTRL_Z: &str = "\x1a";
 
 #[test]
 fn a_child_reads_from_the_terminal() {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{execute, style};
 use ratatui::{Frame, Terminal};
@@ -55,7 +55,13 @@ impl Screen {
         // First as it was: what is remembered of that must not be our own setting.
         let _ = disable_raw_mode();
         enter().map_err(failure)?;
-        self.terminal.clear().map_err(failure)
+        // A new one knows nothing of what is there, and draws all. To clear the old
+        // one would ask the terminal where the cursor is, and wait for the answer
+        // that the thread for keys gets.
+        let cleared = execute!(stdout(), Clear(ClearType::All));
+        cleared.map_err(failure)?;
+        self.terminal = Terminal::new(CrosstermBackend::new(stdout())).map_err(failure)?;
+        Ok(())
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) async fn run(
     settings: &Settings,
     output: &Output,
 ) -> Result<ExitCode, Failure> {
+    // Nodes that can't be reached are in the table.
+    Output::mute(true);
     let (nodes, locks, trouble) = match connect(settings).await? {
         Err((nodes, trouble)) => (nodes, Vec::new(), Some(trouble)),
         Ok(latch) => {
@@ -57,7 +59,7 @@ fn as_json(nodes: &[Node], locks: &[Lock]) -> String {
             "kind": "node",
             "node": node.name,
             "up": is_up,
-            "latency_ms": is_up.then(|| node.took.as_secs_f64() * 1000.0),
+            "latency_ms": is_up.then_some(node.took.as_secs_f64() * 1000.0),
             "guard": is_up.then_some(state),
             "quarantine_ms": quarantine,
             "error": error,

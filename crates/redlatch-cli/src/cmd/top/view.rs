@@ -153,9 +153,10 @@ impl Node {
 /// A table of the nodes; where there is little room, only those that are not well.
 fn nodes(state: &State, palette: Palette, area: Rect) -> Vec<Line<'static>> {
     let is_tight = usize::from(area.height) < state.nodes.len() + usize::from(FEW_LINES) + 4;
-    let is_well = |node: &&Node| !matches!(node.condition, Condition::Armed | Condition::Unguarded);
+    let is_unwell =
+        |node: &&Node| !matches!(node.condition, Condition::Armed | Condition::Unguarded);
     let listed: Vec<&Node> = match is_tight {
-        true => state.nodes.iter().filter(is_well).collect(),
+        true => state.nodes.iter().filter(is_unwell).collect(),
         false => state.nodes.iter().collect(),
     };
     let room = usize::from(area.height / 4).max(1);
@@ -239,7 +240,7 @@ fn locks(state: &State, palette: Palette, now: Instant, frame: &mut Frame<'_>, a
     let mut rows: Vec<Vec<Cell>> = vec![headline.collect()];
     let visible = shown.iter().skip(first).take(room);
     rows.extend(visible.map(|lock| row(lock, palette, now)));
-    let places = SPARE.map(|spare| place(spare));
+    let places = SPARE.map(place);
     let mut lines = fit(rows, &places, place(Column::Name), usize::from(area.width));
     if let Some(headline) = lines.first_mut() {
         *headline = std::mem::take(headline).style(palette.dim());

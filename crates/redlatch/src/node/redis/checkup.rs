@@ -85,7 +85,11 @@ async fn lacks<C: ConnectionLike>(
         Err(_) => return Ok(None),
     }
     let may_touch = !lacks.iter().any(|right| right.starts_with('~'));
+    let channel = channel(charter);
     let mut trials = general(is_ours);
+    let mut publish = cmd("PUBLISH");
+    publish.arg(&channel).arg("");
+    trials.push(("+publish", publish));
     if may_touch {
         trials.extend(on_key(&key, lacks.is_empty(), charter.policy.is_some()));
     }
@@ -95,11 +99,28 @@ async fn lacks<C: ConnectionLike>(
     }
     let answers = ask(connection, pipeline).await?;
     for ((right, _), answer) in trials.iter().zip(answers) {
-        if answer.is_err_and(|error| is_denied(&error)) {
-            lacks.push((*right).into());
+        if let Err(error) = answer {
+            lacks.extend(missing(right, &error, charter));
         }
     }
     Ok(Some(lacks))
+}
+
+/// A channel on which nobody is called.
+pub(super) fn channel(charter: &Charter) -> String {
+    format!("{}__call:doctor", charter.service_prefix)
+}
+
+/// The right that is missing, where that is why it failed: this one, or that to
+/// the channel. They are told apart only by their words.
+pub(super) fn missing(right: &str, error: &RedisError, charter: &Charter) -> Option<String> {
+    let is_channel = error
+        .detail()
+        .is_some_and(|detail| detail.contains("channel"));
+    is_denied(error).then(|| match is_channel {
+        true => format!("&{}__call:*", charter.service_prefix),
+        false => right.to_owned(),
+    })
 }
 
 /// A right, and a command that needs it and does nothing else: errors of other
@@ -135,6 +156,9 @@ fn on_key(key: &str, exists: bool, guarded: bool) -> Vec<Trial> {
     };
     let mut trials = vec![
         ("+get", of("GET", &[])),
+        ("+exists", of("EXISTS", &[])),
+        ("+zrange", of("ZRANGE", &["0", "1"])),
+        ("+zrem", of("ZREM", &["member"])),
         ("+pttl", of("PTTL", &[])),
         ("+pexpire", of("PEXPIRE", &["1000"])),
         ("+hget", of("HGET", &["field"])),
@@ -143,8 +167,9 @@ fn on_key(key: &str, exists: bool, guarded: bool) -> Vec<Trial> {
         trials.push(("+hmget", of("HMGET", &["field"])));
     }
     if exists {
-        // On a string it fails, and so leaves nothing behind.
+        // On a string they fail, and so leave nothing behind.
         trials.push(("+hset", of("HSET", &["field", "value"])));
+        trials.push(("+zadd", of("ZADD", &["1", "member"])));
     }
     trials.push(("+del", of("DEL", &[])));
     trials

@@ -200,16 +200,28 @@ impl Node for Link {
             // that is not fit to be a node.
             let work = async {
                 let client = shared.address.client();
-                let mut connection = match client.get_multiplexed_async_connection().await {
+                // What is pushed is of no interest.
+                let config =
+                    AsyncConnectionConfig::new().set_push_sender(|_: PushInfo| Ok::<(), ()>(()));
+                let opened = client.get_multiplexed_async_connection_with_config(&config);
+                let (opened, resp3) = match opened.await {
                     Err(error) if is_too_old(&error) => {
                         let client = shared.address.resp2_client();
-                        client.get_multiplexed_async_connection().await
+                        (client.get_multiplexed_async_connection().await, false)
                     }
-                    connection => connection,
-                }
-                .map_err(wire::node_error)?;
+                    opened => (opened, true),
+                };
+                let mut connection = opened.map_err(wire::node_error)?;
                 connection.set_response_timeout(limit);
-                let mut facts = checkup::examine(&mut connection, &shared.charter, true).await?;
+                let charter = &shared.charter;
+                let mut facts = checkup::examine(&mut connection, charter, true).await?;
+                if let Some(lacks) = facts.lacks.as_mut().filter(|_| resp3) {
+                    let channel = checkup::channel(charter);
+                    if let Err(error) = connection.subscribe(channel).await {
+                        lacks.extend(checkup::missing("+subscribe", &error, charter));
+                        lacks.dedup();
+                    }
+                }
                 facts.encrypted = shared.address.is_encrypted();
                 Ok(facts)
             };
@@ -367,11 +379,13 @@ impl Shared {
 async fn keep_connected(shared: Arc<Shared>, state: watch::Sender<State>) {
     let name = shared.address.name().to_owned();
     let (mut failures, mut short_lives) = (0, 0u32);
+    let mut was_up = false;
     for number in 1.. {
         match timeout(CONNECT_LIMIT, connect(&shared, number)).await {
             Ok(Ok(live)) => {
                 failures = 0;
                 let born = Instant::now();
+                was_up = true;
                 shared.silence.store(0, Ordering::Relaxed);
                 tracing::debug!(node = name, "connected");
                 state.send_replace(State::Up(live));
@@ -400,8 +414,12 @@ async fn keep_connected(shared: Arc<Shared>, state: watch::Sender<State>) {
                     _ => NodeError::timed_out(CONNECT_LIMIT),
                 };
                 failures += 1;
-                if failures == 1 {
-                    tracing::warn!(node = name, %error, "can't connect, will go on trying");
+                match (was_up, failures) {
+                    (true, 1) => {
+                        tracing::warn!(node = name, %error, "can't connect, will go on trying");
+                    }
+                    // Who waits for the first connection is told so, and says it.
+                    _ => tracing::debug!(node = name, %error, "can't connect"),
                 }
                 state.send_replace(State::Down(error));
                 tokio::time::sleep(RECONNECT.delay(failures, random::number())).await;
