@@ -42,6 +42,10 @@ pub(super) fn details(
         false => ", too few for a quorum",
     };
     let since = owner.since.and_then(age);
+    let renewed = match lock.renewals {
+        1 => "once while this was shown".to_owned(),
+        times => format!("{times} times while this was shown"),
+    };
     let name = (name.chars().count() > room).then_some(name);
     let rows = [
         ("name", name),
@@ -53,10 +57,7 @@ pub(super) fn details(
         ("note", owner.note.clone()),
         ("since", since.map(|since| format!("{} ago", spoken(since)))),
         ("left", Some(left)),
-        (
-            "renewed",
-            Some(format!("{} times while this was shown", lock.renewals)),
-        ),
+        ("renewed", Some(renewed)),
         ("fence", lock.fence.map(|fence| fence.to_string())),
         (
             "nodes",

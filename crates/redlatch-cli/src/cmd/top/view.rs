@@ -57,11 +57,15 @@ impl Palette {
 
 pub(super) fn draw(state: &State, palette: Palette, now: Instant, frame: &mut Frame<'_>) {
     let area = frame.area();
-    let nodes = nodes(state, palette, area);
     let details = match state.mode {
         Mode::Details => panes::DETAILS.min(area.height / 2),
         _ => 0,
     };
+    let room = Rect {
+        height: area.height - details,
+        ..area
+    };
+    let nodes = nodes(state, palette, room);
     let gap = u16::from(area.height >= 2 * FEW_LINES);
     let rows = u16::try_from(nodes.len()).unwrap_or(u16::MAX);
     let [title, _, top, _, list, below, foot] = Layout::vertical([

@@ -129,6 +129,21 @@ fn details_stay_when_the_lock_is_freed() {
 }
 
 #[test]
+fn details_leave_room_for_the_list_on_a_small_terminal() {
+    let now = Instant::now();
+    let mut state = sample(now);
+    press(
+        &mut state,
+        KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE),
+    );
+    let text = screen(&state, 80, 24, now).join("\n");
+    for word in ["a-very-long", "\nbackup", "redis://c", "│fence"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert!(!text.contains("redis://a"), "it is well: {text}");
+}
+
+#[test]
 fn many_locks_are_scrolled_to_the_chosen_one() {
     let now = Instant::now();
     let names: Vec<String> = (0..100).map(|number| format!("lock-{number:02}")).collect();
