@@ -159,7 +159,6 @@ async fn each_right_that_is_missing_is_named() {
         "+set",
         "+get",
         "+del",
-        "+exists",
         "+zadd",
         "+zrange",
         "+zrem",

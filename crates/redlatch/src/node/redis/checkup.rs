@@ -156,7 +156,6 @@ fn on_key(key: &str, exists: bool, guarded: bool) -> Vec<Trial> {
     };
     let mut trials = vec![
         ("+get", of("GET", &[])),
-        ("+exists", of("EXISTS", &[])),
         ("+zrange", of("ZRANGE", &["0", "1"])),
         ("+zrem", of("ZREM", &["member"])),
         ("+pttl", of("PTTL", &[])),
