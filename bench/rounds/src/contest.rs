@@ -50,9 +50,9 @@ pub(crate) fn contest(kind: Kind, contenders: usize, seed: u64) -> Outcome {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    redlatch::seed_random(seed);
+    redlatch::sim::seed(seed);
     let outcome = runtime.block_on(run(kind, contenders, seed));
-    redlatch::unseed_random();
+    redlatch::sim::unseed();
     outcome
 }
 

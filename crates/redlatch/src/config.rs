@@ -38,6 +38,8 @@ pub struct Builder {
 /// Where a node comes from.
 enum Source {
     Url(String),
+    #[cfg(feature = "simulation")]
+    Dialed(String, crate::sim::Dial),
     Node(Box<dyn Node>),
 }
 
@@ -76,6 +78,15 @@ impl Builder {
     pub fn nodes(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let urls = urls.into_iter().map(|url| Source::Url(url.into()));
         self.nodes.extend(urls);
+        self
+    }
+
+    /// Adds a simulated Redis server, by a URL that names it and connections
+    /// that `dial` makes.
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn dialed(mut self, url: impl Into<String>, dial: crate::sim::Dial) -> Self {
+        self.nodes.push(Source::Dialed(url.into(), dial));
         self
     }
 
@@ -376,7 +387,12 @@ fn open(
     let mut addresses: Vec<Address> = Vec::new();
     let mut sources = sources;
     for (at, source) in sources.iter_mut().enumerate() {
-        let Source::Url(url) = source else { continue };
+        let url = match source {
+            Source::Url(url) => url,
+            #[cfg(feature = "simulation")]
+            Source::Dialed(url, _) => url,
+            Source::Node(_) => continue,
+        };
         if let Some(node) = embedded(url) {
             let node = node.map_err(|problem| ConfigError::Address {
                 node: at + 1,
@@ -404,6 +420,11 @@ fn open(
     let nodes = sources.into_iter().filter_map(|source| match source {
         Source::Url(_) => {
             let link = Link::new(addresses.next()?, charter.clone());
+            Some(Arc::new(link) as Arc<dyn Node>)
+        }
+        #[cfg(feature = "simulation")]
+        Source::Dialed(_, dial) => {
+            let link = Link::dialed(addresses.next()?, charter.clone(), dial);
             Some(Arc::new(link) as Arc<dyn Node>)
         }
         Source::Node(mut node) => {

@@ -161,6 +161,12 @@ impl Votes {
                 break;
             }
         }
+        if planted!(QuorumOfAnswers) {
+            while self.next().await.is_some() {}
+            if self.round.granted() > self.refusals.len() && self.again.is_empty() {
+                return Verdict::Won;
+            }
+        }
         self.round.verdict()
     }
 

@@ -316,7 +316,7 @@ impl Hold {
 
     async fn release(mut self) -> Result<()> {
         let lost = self.loss();
-        if lost.is_none() && self.hand_over() {
+        if (lost.is_none() || planted!(HandOverLost)) && self.hand_over() {
             return Ok(());
         }
         self.let_go();
@@ -381,7 +381,8 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.armed && (self.loss().is_some() || !self.hand_over()) {
+        let lost = self.loss().is_some() && !planted!(HandOverLost);
+        if self.armed && (lost || !self.hand_over()) {
             self.let_go();
             self.client.reaper.release(self.lease.cell().orphan());
         }

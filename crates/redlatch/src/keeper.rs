@@ -158,11 +158,13 @@ async fn keep(driver: Arc<Driver>, proposals: Arc<Proposals>, queue: Arc<Queue>)
                 None => std::future::pending().await,
             }
         };
+        // What is under way comes first, and is bounded by what is handed in.
         tokio::select! {
-            () = look_again => {}
-            () = queue.wake.notified() => {}
+            biased;
             Some(decided) = batches.next() => healing.push(decided.heal(&driver, &proposals)),
             Some(()) = healing.next() => {}
+            () = queue.wake.notified() => {}
+            () = look_again => {}
         }
     }
 }

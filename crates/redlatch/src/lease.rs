@@ -251,7 +251,10 @@ impl Cell {
             None => None,
         };
         let mut state = self.lock();
-        let lease = state.lease.handed_on(terms, self.clock.now())?;
+        let lease = match planted!(HandOverLost) {
+            true => redlatch_core::Lease::granted(terms, self.clock.now(), state.lease.length()),
+            false => state.lease.handed_on(terms, self.clock.now())?,
+        };
         let (name, key, token) = (self.name.clone(), self.key.clone(), self.token.clone());
         let cell = Self::new(name, key, token, fence, self.clock.clone(), lease);
         let mut handed = cell.lock();

@@ -46,6 +46,20 @@
 //! renew, `reaper` releases, `admin` looks after the nodes; `node` talks to the
 //! servers. The rules themselves are in the crate [`redlatch_core`].
 
+/// Whether the simulation has planted this mistake. Never outside of it.
+#[cfg(feature = "simulation")]
+macro_rules! planted {
+    ($bug:ident) => {
+        crate::sim::is_planted(crate::sim::Bug::$bug)
+    };
+}
+#[cfg(not(feature = "simulation"))]
+macro_rules! planted {
+    ($bug:ident) => {
+        false
+    };
+}
+
 mod admin;
 mod attempt;
 #[cfg(feature = "blocking")]
@@ -74,6 +88,9 @@ mod recipes;
 mod renewal;
 mod run;
 mod settings;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod sim;
 mod stragglers;
 mod waiting;
 
@@ -96,9 +113,6 @@ pub use node::redis::fuzzing;
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 pub use node::sqlite::SqliteNode;
 pub use owner::Owner;
-#[cfg(feature = "simulation")]
-#[doc(hidden)]
-pub use random::seeded::{seed_random, unseed_random};
 pub use recipes::once::Once;
 pub use redlatch_core as core;
 pub use run::RunError;

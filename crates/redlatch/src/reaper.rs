@@ -94,7 +94,10 @@ impl Orphan {
         Request::Release {
             key: self.key.clone(),
             token: self.token.clone(),
-            ballot: self.ballot,
+            ballot: match self.ballot {
+                Some(_) if planted!(ReleaseOvertakes) => Some(Ballot::default()),
+                ballot => ballot,
+            },
             leaves: self.leaves.clone(),
         }
     }
@@ -184,8 +187,9 @@ async fn reap(
             return;
         }
         let rested = backlogs.iter().filter_map(Backlog::rested).min();
+        // What is under way comes first, and is bounded by what is handed in.
         tokio::select! {
-            received = receiver.recv_many(&mut jobs, BATCH), if !closed => closed = received == 0,
+            biased;
             Some((node, batch, answers)) = batches.next() => {
                 let name = driver.nodes()[node].name();
                 backlogs[node].settle(name, batch, answers, *hurry.borrow());
@@ -194,6 +198,7 @@ async fn reap(
             Some(()) = finishing.next() => {}
             () = tokio::time::sleep_until(rested.unwrap_or(now)), if rested.is_some() => {}
             Ok(()) = hurry.changed() => {}
+            received = receiver.recv_many(&mut jobs, BATCH), if !closed => closed = received == 0,
         }
         for (job, count) in jobs.drain(..) {
             match job {
@@ -331,7 +336,9 @@ impl<'a> Unkept<'a> {
 
 impl Drop for Unkept<'_> {
     fn drop(&mut self) {
-        if let Some(orphan) = self.orphan.take() {
+        if let Some(orphan) = self.orphan.take()
+            && !planted!(NoCancelRelease)
+        {
             self.reaper.release(orphan);
         }
     }

@@ -1,6 +1,6 @@
 //! Who wants to be told when there is news about a lock.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -14,7 +14,8 @@ pub struct Bells {
     hung: Arc<Mutex<Hung>>,
 }
 
-type Hung = HashMap<Key, Vec<Arc<Slot>>>;
+/// In order: who is told first must not be a matter of luck.
+type Hung = BTreeMap<Key, Vec<Arc<Slot>>>;
 
 impl Bells {
     /// Hangs up a bell that rings when there is news about `key`, until it is dropped.

@@ -1,17 +1,15 @@
 //! Which locks others wanted too when we gave them back.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redlatch_core::Key;
+use redlatch_core::{Key, fence};
 use tokio::time::Instant;
 
 /// A memory of fixed size: locks that fall into the same slot are taken for each
 /// other, and one of them stands in a queue then that nobody else stands in.
 pub(super) struct Contended {
     start: Instant,
-    hasher: RandomState,
     /// When one of the locks in each slot was given back, in milliseconds since the start.
     slots: [AtomicU64; 64],
 }
@@ -23,7 +21,6 @@ impl Default for Contended {
     fn default() -> Self {
         Self {
             start: Instant::now(),
-            hasher: RandomState::new(),
             slots: [const { AtomicU64::new(0) }; 64],
         }
     }
@@ -45,7 +42,7 @@ impl Contended {
     }
 
     fn slot(&self, key: &Key) -> &AtomicU64 {
-        &self.slots[self.hasher.hash_one(key) as usize % self.slots.len()]
+        &self.slots[usize::from(fence::slot(key)) % self.slots.len()]
     }
 }
 

@@ -285,6 +285,13 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
+        if planted!(WakeUpLost) {
+            let mut queues = self.queues.lock();
+            if let Some(queue) = queues.get_mut(&self.key) {
+                queue.seats.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
+            }
+            return;
+        }
         self.queues.change(&self.key, None, |queue| {
             queue.seats.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
             Some(())

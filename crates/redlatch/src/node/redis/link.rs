@@ -5,9 +5,9 @@
 //! reach, calls fail at once; while the first new connection after a break is
 //! being made, they wait for it.
 
-use std::pin::Pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -15,7 +15,7 @@ use redis::{
     AsyncConnectionConfig, Client, ErrorKind, ProtocolVersion, PushInfo, PushKind, RedisError,
 };
 use redlatch_core::{Backoff, Key, News, Request};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -56,13 +56,18 @@ const SHORT_LIVES: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Link {
     shared: Arc<Shared>,
-    state: watch::Receiver<State>,
     connector: AbortHandle,
 }
 
 #[derive(Debug)]
 struct Shared {
     address: Address,
+    #[cfg(feature = "simulation")]
+    dial: Option<crate::sim::Dial>,
+    state: Mutex<State>,
+    /// Told when the state changes. Those who wait for a connection go on in
+    /// the order in which they came, so that a release still follows its acquire.
+    changed: Notify,
     charter: Charter,
     /// Who wants to be told when something happens to a key.
     bells: Bells,
@@ -79,6 +84,8 @@ enum State {
     Up(Live),
     /// The last try failed; the next one comes by itself.
     Down(NodeError),
+    /// There will be no more connections.
+    Ended,
 }
 
 /// A connection that works, as far as is known.
@@ -93,20 +100,22 @@ struct Live {
 impl Link {
     /// A link to the server at `address`; it starts to connect at once.
     pub(crate) fn new(address: Address, charter: Charter) -> Self {
-        let shared = Arc::new(Shared {
-            address,
-            charter,
-            bells: Bells::default(),
-            silence: AtomicU32::new(0),
-            broken: watch::Sender::new(0),
-        });
-        let (state_sender, state) = watch::channel(State::Connecting);
-        let connector = tokio::spawn(keep_connected(shared.clone(), state_sender)).abort_handle();
-        Self {
-            shared,
-            state,
-            connector,
-        }
+        Self::start(Shared::new(address, charter))
+    }
+
+    /// The same over connections that `dial` makes.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn dialed(address: Address, charter: Charter, dial: crate::sim::Dial) -> Self {
+        Self::start(Shared {
+            dial: Some(dial),
+            ..Shared::new(address, charter)
+        })
+    }
+
+    fn start(shared: Shared) -> Self {
+        let shared = Arc::new(shared);
+        let connector = tokio::spawn(keep_connected(shared.clone())).abort_handle();
+        Self { shared, connector }
     }
 }
 
@@ -247,7 +256,6 @@ impl Link {
     fn turn(&self, limit: Duration) -> Turn {
         Turn {
             shared: self.shared.clone(),
-            state: self.state.clone(),
             limit,
             deadline: Instant::now() + limit.min(LONGEST_LIMIT),
             spent: 0,
@@ -259,7 +267,6 @@ impl Link {
 /// One call, over as many connections as its time allows.
 struct Turn {
     shared: Arc<Shared>,
-    state: watch::Receiver<State>,
     limit: Duration,
     deadline: Instant,
     /// The number of the last connection that broke under this call.
@@ -272,24 +279,23 @@ struct Turn {
 impl Turn {
     /// A connection that has not broken under this call, as soon as there is one.
     async fn live(&mut self) -> Result<Live, NodeError> {
-        let spent = self.spent;
-        let usable = |state: &State| match state {
-            State::Connecting => false,
-            State::Up(live) => live.number > spent,
-            State::Down(_) => true,
-        };
-        let state = match timeout_at(self.deadline, self.state.wait_for(usable)).await {
-            Ok(Ok(state)) => state.clone(),
-            Ok(Err(_)) => {
-                let gone = "the runtime that this client was built on has ended";
-                return Err(NodeError::new(NodeErrorKind::Unreachable, gone));
+        let mut changed = pin!(self.shared.changed.notified());
+        loop {
+            // Listen first, then look: a change between the two would be missed.
+            changed.as_mut().enable();
+            match &*self.shared.state() {
+                State::Up(live) if live.number > self.spent => return Ok(live.clone()),
+                State::Down(error) => return Err(error.clone()),
+                State::Ended => {
+                    let gone = "the runtime that this client was built on has ended";
+                    return Err(NodeError::new(NodeErrorKind::Unreachable, gone));
+                }
+                State::Up(_) | State::Connecting => {}
             }
-            Err(_) => return Err(NodeError::timed_out(self.limit)),
-        };
-        match state {
-            State::Up(live) => Ok(live),
-            State::Down(error) => Err(error),
-            State::Connecting => Err(NodeError::timed_out(self.limit)),
+            if timeout_at(self.deadline, changed.as_mut()).await.is_err() {
+                return Err(NodeError::timed_out(self.limit));
+            }
+            changed.set(self.shared.changed.notified());
         }
     }
 
@@ -343,6 +349,29 @@ impl Turn {
 }
 
 impl Shared {
+    fn new(address: Address, charter: Charter) -> Self {
+        Self {
+            address,
+            #[cfg(feature = "simulation")]
+            dial: None,
+            state: Mutex::new(State::Connecting),
+            changed: Notify::new(),
+            charter,
+            bells: Bells::default(),
+            silence: AtomicU32::new(0),
+            broken: watch::Sender::new(0),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, state: State) {
+        *self.state() = state;
+        self.changed.notify_waiters();
+    }
+
     /// What the server says without being asked, or the library of the connection.
     fn hear(&self, number: u64, push: PushInfo) {
         match push.kind {
@@ -376,7 +405,8 @@ impl Shared {
 }
 
 /// Makes connection after connection, for as long as the link lives.
-async fn keep_connected(shared: Arc<Shared>, state: watch::Sender<State>) {
+async fn keep_connected(shared: Arc<Shared>) {
+    let _end = End(&shared);
     let name = shared.address.name().to_owned();
     let (mut failures, mut short_lives) = (0, 0u32);
     let mut was_up = false;
@@ -388,7 +418,7 @@ async fn keep_connected(shared: Arc<Shared>, state: watch::Sender<State>) {
                 was_up = true;
                 shared.silence.store(0, Ordering::Relaxed);
                 tracing::debug!(node = name, "connected");
-                state.send_replace(State::Up(live));
+                shared.set(State::Up(live));
                 // Nothing was heard while there was no connection.
                 shared.bells.ring_all();
                 let _ = shared
@@ -399,7 +429,7 @@ async fn keep_connected(shared: Arc<Shared>, state: watch::Sender<State>) {
                 tracing::info!(node = name, "connection lost, making a new one");
                 // A mute connection rings for nobody any more.
                 shared.bells.ring_all();
-                state.send_replace(State::Connecting);
+                shared.set(State::Connecting);
                 short_lives = match born.elapsed() < SHORT_LIFE {
                     true => short_lives + 1,
                     false => 0,
@@ -421,10 +451,19 @@ async fn keep_connected(shared: Arc<Shared>, state: watch::Sender<State>) {
                     // Who waits for the first connection is told so, and says it.
                     _ => tracing::debug!(node = name, %error, "can't connect"),
                 }
-                state.send_replace(State::Down(error));
+                shared.set(State::Down(error));
                 tokio::time::sleep(RECONNECT.delay(failures, random::number())).await;
             }
         }
+    }
+}
+
+/// Says that it is over when the task is, however it ends.
+struct End<'a>(&'a Shared);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.set(State::Ended);
     }
 }
 
@@ -474,6 +513,15 @@ async fn open(
             }
             Ok::<(), ()>(())
         });
+    }
+    #[cfg(feature = "simulation")]
+    if let Some(dial) = &shared.dial {
+        let stream = dial.dial().await?;
+        let settings = client.get_connection_info().redis_settings();
+        let (connection, driver) =
+            MultiplexedConnection::new_with_config(settings, stream, config).await?;
+        tokio::spawn(driver);
+        return Ok(connection);
     }
     client
         .get_multiplexed_async_connection_with_config(&config)
