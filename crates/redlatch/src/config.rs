@@ -49,6 +49,8 @@ impl Source {
         match self {
             Self::Url(url) if url.starts_with("sqlite:") => USUAL_FILE_LIMIT,
             Self::Url(_) => USUAL_LIMIT,
+            #[cfg(feature = "simulation")]
+            Self::Dialed(..) => USUAL_LIMIT,
             Self::Node(node) => node.usual_limit(),
         }
     }

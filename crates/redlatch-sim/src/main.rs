@@ -1,0 +1,158 @@
+//! Runs simulations: some seeds, one seed with its trace, or for hours.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use redlatch_sim::{Outcome, Planted, simulate};
+
+const USAGE: &str = "\
+redlatch-sim [--first SEED] [--seeds COUNT | --minutes M | --hours H] [--planted NAME]
+redlatch-sim --seed SEED [--trace] [--planted NAME]
+redlatch-sim --planted all [--seeds COUNT]
+
+  --seeds COUNT    simulate so many seeds (default 300)
+  --minutes, --hours    go on for so long
+  --seed SEED      replay one seed; with --trace print all that happens in it
+  --planted NAME   plant a known mistake, and look for the first seed that finds it
+names: skip-validity quorum-of-answers release-overtakes no-restart-guard
+       extend-creates no-cancel-release hand-over-lost wake-up-lost all";
+
+#[derive(Default)]
+struct Options {
+    first: u64,
+    seeds: Option<u64>,
+    time: Option<Duration>,
+    seed: Option<u64>,
+    trace: bool,
+    planted: Vec<(&'static str, Planted)>,
+}
+
+fn main() -> ExitCode {
+    let options = match read(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(problem) => {
+            eprintln!("{problem}\n{USAGE}");
+            return ExitCode::from(64);
+        }
+    };
+    let good = match (options.seed, options.planted.is_empty()) {
+        (Some(seed), _) => replay(seed, &options),
+        (None, true) => run(&options),
+        (None, false) => {
+            options
+                .planted
+                .iter()
+                .filter(|(name, planted)| !find(name, *planted, &options))
+                .count()
+                == 0
+        }
+    };
+    match good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options::default();
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let value = words.next().unwrap_or_default();
+            value
+                .parse::<u64>()
+                .map_err(|_| format!("{word} needs a number, not {value:?}"))
+        };
+        match word.as_str() {
+            "--first" => options.first = number()?,
+            "--seeds" => options.seeds = Some(number()?),
+            "--minutes" => options.time = Some(Duration::from_secs(60 * number()?)),
+            "--hours" => options.time = Some(Duration::from_secs(3600 * number()?)),
+            "--seed" => options.seed = Some(number()?),
+            "--trace" => options.trace = true,
+            "--planted" => {
+                let name = words.next().unwrap_or_default();
+                let found = Planted::ALL
+                    .into_iter()
+                    .filter(|(known, _)| name == *known || name == "all");
+                options.planted = found.collect();
+                if options.planted.is_empty() {
+                    return Err(format!("no such mistake: {name:?}"));
+                }
+            }
+            other => return Err(format!("what is {other}?")),
+        }
+    }
+    Ok(options)
+}
+
+/// Seeds until the number or the time is over. Stops at the first that fails.
+fn run(options: &Options) -> bool {
+    let begin = Instant::now();
+    let (mut seeds, mut acquisitions, mut virtual_time) = (0, 0, Duration::ZERO);
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let goes_on = |seeds| match options.time {
+        Some(time) => begin.elapsed() < time,
+        None => seeds < options.seeds.unwrap_or(300),
+    };
+    let mut good = true;
+    while good && goes_on(seeds) {
+        let seed = options.first + seeds;
+        let outcome = simulate(seed, None, false);
+        seeds += 1;
+        acquisitions += outcome.acquisitions;
+        virtual_time += outcome.time;
+        for (what, count) in &outcome.counts {
+            *counts.entry(what).or_default() += count;
+        }
+        good = outcome.violations.is_empty();
+        if !good {
+            complain(seed, &outcome);
+        }
+    }
+    let hours = virtual_time.as_secs_f64() / 3600.0;
+    println!("{seeds} seeds, {hours:.2} virtual hours, {acquisitions} acquisitions");
+    for (what, count) in counts {
+        println!("{count:>9} {what}");
+    }
+    good
+}
+
+fn complain(seed: u64, outcome: &Outcome) {
+    println!("seed {seed} FAILED: {}", outcome.plan);
+    for violation in outcome.violations.iter().take(10) {
+        println!("  {violation}");
+    }
+    println!("replay: cargo run -q --release -p redlatch-sim -- --seed {seed} --trace");
+}
+
+fn replay(seed: u64, options: &Options) -> bool {
+    let planted = options.planted.first().map(|(_, planted)| *planted);
+    let outcome = simulate(seed, planted, options.trace);
+    for line in &outcome.trace {
+        println!("{line}");
+    }
+    println!("seed {seed}: {}", outcome.plan);
+    println!(
+        "{} acquisitions, trace {:016x}",
+        outcome.acquisitions, outcome.hash
+    );
+    for violation in &outcome.violations {
+        println!("  {violation}");
+    }
+    outcome.violations.is_empty()
+}
+
+/// The first seed that finds a planted mistake.
+fn find(name: &str, planted: Planted, options: &Options) -> bool {
+    for count in 1..=options.seeds.unwrap_or(300) {
+        let seed = options.first + count - 1;
+        let outcome = simulate(seed, Some(planted), false);
+        if let Some(violation) = outcome.violations.first() {
+            println!("{name}: found by seed {seed}, the {count}th: {violation}");
+            return true;
+        }
+    }
+    println!("{name}: NOT found");
+    false
+}

@@ -1,0 +1,200 @@
+//! The second kind of simulated server: `redlatch_core::rules` in place of the
+//! scripts. It reads which rule a script call means and what it is asked.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlatch_core::rules::{Policy, Scene};
+use redlatch_core::{
+    Ballot, GuardOrder, Holder, Key, News, Reply, Request, Switchboard, Ticket, Token, Ttl,
+};
+
+use crate::value::Value;
+
+/// One call of a rule.
+pub(crate) struct Asked {
+    pub(crate) request: Request,
+    pub(crate) policy: Option<Policy>,
+    turn: u64,
+}
+
+/// Reads a call of the script with this text.
+pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
+    let text = |at: usize| std::str::from_utf8(&words[at]).unwrap_or_default();
+    let number = |at: usize| text(at).parse::<u64>().unwrap_or_default();
+    let key = Key::new(String::from_utf8_lossy(&keys[0]).into_owned());
+    let policy = |guarded: bool| {
+        let last = words.len() - 1;
+        guarded.then(|| Policy {
+            deployment: text(last - 1).into(),
+            max_ttl: ttl(number(last)),
+        })
+    };
+    let token =
+        |at: usize| Token::parse(text(at)).unwrap_or_else(|_| panic!("no token: {}", text(at)));
+    let is = |rule: &str| script.contains(&format!("-- {rule}: "));
+    let ask = |request, guarded, turn| Asked {
+        request,
+        policy: policy(guarded),
+        turn,
+    };
+    if is("ACQUIRE") {
+        let (token, ttl) = (token(2), ttl(number(3)));
+        let ballot = (keys.len() > 2).then(|| Ballot::new(number(1)));
+        let request = match text(4) {
+            "" => Request::Acquire {
+                key,
+                token,
+                ttl,
+                ballot,
+                ticket: (!text(6).is_empty()).then(|| Ticket {
+                    name: text(6).into(),
+                    since: (!text(7).is_empty()).then(|| number(7)),
+                }),
+            },
+            _ => Request::Rejoin {
+                key,
+                token,
+                ttl,
+                born: Ballot::new(number(4)),
+                ballot: ballot.unwrap_or_default(),
+            },
+        };
+        ask(request, keys.len() > 3, number(5))
+    } else if is("EXTEND") {
+        let plain = keys.len() < 4;
+        let (token, ttl) = (token(0), ttl(number(1)));
+        ask(
+            Request::Extend {
+                key,
+                token,
+                ttl,
+                plain,
+            },
+            !plain,
+            0,
+        )
+    } else if is("RELEASE") {
+        let leaves = (!text(2).is_empty()).then(|| text(2).into());
+        let ballot = (keys.len() > 2).then(|| Ballot::new(number(4)));
+        let token = token(1);
+        ask(
+            Request::Release {
+                key,
+                token,
+                ballot,
+                leaves,
+            },
+            false,
+            number(0),
+        )
+    } else if is("FORCE") {
+        let ballot = Ballot::new(number(1));
+        ask(Request::Force { key, ballot }, keys.len() > 3, 0)
+    } else if is("INSPECT") {
+        ask(Request::Inspect { key }, false, 0)
+    } else if is("INIT") {
+        let order = match text(0) {
+            "fresh" => GuardOrder::AssumeFresh,
+            "reconfigure" => GuardOrder::Reconfigure,
+            _ => GuardOrder::Read,
+        };
+        ask(Request::Guard(order), words.len() > 2, 0)
+    } else {
+        panic!("a script that is none of ours")
+    }
+}
+
+impl Asked {
+    pub(crate) fn scene<'a>(
+        &self,
+        now: u64,
+        run: &'a Arc<str>,
+        policy: Option<&'a Policy>,
+        board: &'a Board<'_>,
+    ) -> Scene<'a> {
+        Scene {
+            turn: self.turn,
+            board,
+            ..Scene::new(now, run, policy)
+        }
+    }
+
+    /// Whether something has happened to the lock.
+    pub(crate) fn touches(&self, reply: &Reply) -> bool {
+        matches!(reply, Reply::Granted | Reply::Extended | Reply::Released)
+    }
+}
+
+/// Calls those who are subscribed, once the rule is done.
+#[derive(Debug)]
+pub(crate) struct Board<'a> {
+    pub(crate) subscribed: &'a BTreeSet<String>,
+    pub(crate) calls: RefCell<Vec<(String, String)>>,
+}
+
+impl Switchboard for Board<'_> {
+    fn call(&self, client: &str, key: &Key, news: News) -> bool {
+        let word = match news {
+            News::YourTurn => 'T',
+            _ => 'F',
+        };
+        self.calls
+            .borrow_mut()
+            .push((client.to_owned(), format!("{word}{key}")));
+        self.subscribed.contains(client)
+    }
+}
+
+/// A reply as the scripts would give it.
+pub(crate) fn write(reply: Reply) -> Value {
+    let word = |word: &str| Value::text(word);
+    let millis = |time: Duration| Value::Int(time.as_millis() as i64);
+    let int = |number: u64| Value::Int(number as i64);
+    match reply {
+        Reply::Granted => word("GRANTED"),
+        Reply::Extended => word("EXTENDED"),
+        Reply::Released => word("RELEASED"),
+        Reply::Missing => word("MISSING"),
+        Reply::Foreign => word("FOREIGN"),
+        Reply::Forced => word("FORCED"),
+        Reply::Kept => word("KEPT"),
+        Reply::Held(None) => Value::Nil,
+        Reply::Held(Some(holder)) => with_holder(vec![word("HELD")], holder),
+        Reply::Holder(holder) => with_holder(vec![word("HOLDER")], holder),
+        Reply::Queued { holder, first } => {
+            let words = vec![word("QUEUED"), Value::Int(i64::from(first))];
+            match holder {
+                None => Value::Array(words),
+                Some(holder) => with_holder(words, holder),
+            }
+        }
+        Reply::Low { seen, now } => Value::Array(vec![word("LOW"), int(seen.number()), int(now)]),
+        Reply::Future(now) => Value::Array(vec![word("FUTURE"), int(now)]),
+        Reply::Guard(None) => Value::Array(vec![word("GUARD")]),
+        Reply::Guard(Some(view)) => Value::Array(vec![
+            word("GUARD"),
+            Value::text(view.deployment),
+            millis(view.quarantine),
+        ]),
+        Reply::Quarantined(left) => Value::Array(vec![word("QUARANTINED"), millis(left)]),
+        Reply::ClockBehind(by) => Value::Array(vec![word("CLOCK_BEHIND"), millis(by)]),
+        Reply::Mismatch(name) => Value::Array(vec![word("MISMATCH"), Value::text(name)]),
+        Reply::TtlTooLong(most) => Value::Array(vec![word("TTL_TOO_LONG"), millis(most)]),
+    }
+}
+
+fn with_holder(mut words: Vec<Value>, holder: Holder) -> Value {
+    words.push(holder.value.map_or(Value::Nil, Value::Text));
+    words.push(Value::Int(
+        holder.remaining.map_or(-1, |left| left.as_millis() as i64),
+    ));
+    words.push(Value::Int(holder.ballot.number() as i64));
+    Value::Array(words)
+}
+
+fn ttl(millis: u64) -> Ttl {
+    Ttl::new(Duration::from_millis(millis)).unwrap_or_else(|error| panic!("{error}"))
+}

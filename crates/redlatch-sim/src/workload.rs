@@ -1,0 +1,208 @@
+//! What the tasks of the simulated clients do.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redlatch::{Exported, Guard, Mutex as Lock, Redlatch};
+use tokio::time::timeout;
+
+use crate::history::{End, Entry, Event, History};
+use crate::plan::Plan;
+use crate::random::Random;
+use crate::world::{Gate, World, rest};
+
+/// What all tasks share.
+pub(crate) struct Stage {
+    pub(crate) world: Arc<World>,
+    pub(crate) plan: Plan,
+    pub(crate) history: History,
+    /// No more locks are asked for.
+    pub(crate) over: AtomicBool,
+    /// No more faults: also none that tasks make themselves.
+    pub(crate) calm: AtomicBool,
+    /// Leases that were let go of, for others to adopt.
+    adrift: Mutex<Vec<(usize, usize, Exported)>>,
+    pub(crate) counts: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl Stage {
+    pub(crate) fn new(world: &Arc<World>, plan: &Plan) -> Arc<Self> {
+        Arc::new(Self {
+            world: world.clone(),
+            plan: plan.clone(),
+            history: History::default(),
+            over: AtomicBool::new(false),
+            calm: AtomicBool::new(false),
+            adrift: Mutex::default(),
+            counts: Mutex::default(),
+        })
+    }
+
+    /// Notes an event of a call.
+    fn note(&self, call: usize, event: Event) {
+        self.world.note(|| format!("call {call}: {event:?}"));
+        let at = self.world.micros();
+        self.history.push(Entry { at, call, event });
+    }
+
+    pub(crate) fn count(&self, what: &'static str) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(what).or_default() += 1;
+    }
+
+    fn is_calm(&self) -> bool {
+        self.calm.load(Ordering::Relaxed)
+    }
+}
+
+/// One task of a client.
+pub(crate) struct Task {
+    pub(crate) stage: Arc<Stage>,
+    pub(crate) latch: Redlatch,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) random: Random,
+}
+
+impl Task {
+    /// Locks and works until it is over.
+    pub(crate) async fn run(mut self) {
+        while !self.stage.over.load(Ordering::Relaxed) {
+            self.gate.pass().await;
+            let number = self.random.below(self.stage.plan.locks);
+            let ttl = self.stage.plan.ttl;
+            let mut lock = self.latch.mutex(self.stage.plan.lock(number)).ttl(ttl);
+            let renewal = self.random.percent(85);
+            lock = lock.renewal(renewal);
+            if self.random.percent(10) {
+                lock = lock.max_hold(ttl * 2);
+            }
+            if let Some((call, guard)) = self.acquire(number, &lock).await {
+                self.hold(call, number, guard, renewal).await;
+            }
+            rest(self.random.pick(&[0, 1, 5, 20, 100])).await;
+        }
+    }
+
+    async fn acquire(&mut self, number: usize, lock: &Lock) -> Option<(usize, Guard)> {
+        let call = self.stage.history.next_call();
+        let begin = |waits, adopts| Event::Begin {
+            lock: number,
+            waits,
+            adopts,
+        };
+        if let Some((from, exported)) = self.adrift(number) {
+            self.stage.note(call, begin(false, Some(from)));
+            let adopted = lock.adopt(exported).await;
+            return self.came_of(call, adopted.ok());
+        }
+        let patience = Duration::from_millis(self.random.between(1, 800));
+        let got = match self.random.below(10) {
+            0..=4 => {
+                self.stage.note(call, begin(true, None));
+                lock.lock().await.ok()
+            }
+            5 | 6 => {
+                self.stage.note(call, begin(true, None));
+                let locked = timeout(patience, lock.lock()).await;
+                if locked.is_err() {
+                    self.stage.count("cancelled waits");
+                }
+                locked.ok().and_then(Result::ok)
+            }
+            7 => {
+                // Cut off early, while requests are under way.
+                self.stage.note(call, begin(false, None));
+                let soon = Duration::from_millis(self.random.between(0, 4));
+                let locked = timeout(soon, lock.lock()).await;
+                if locked.is_err() {
+                    self.stage.count("cancelled attempts");
+                }
+                locked.ok().and_then(Result::ok)
+            }
+            8 => {
+                self.stage.note(call, begin(true, None));
+                lock.lock_timeout(patience).await.ok()
+            }
+            _ => {
+                self.stage.note(call, begin(false, None));
+                lock.try_lock().await.ok().flatten()
+            }
+        };
+        self.came_of(call, got)
+    }
+
+    fn came_of(&self, call: usize, guard: Option<Guard>) -> Option<(usize, Guard)> {
+        let Some(guard) = guard else {
+            self.stage.note(call, Event::GaveUp);
+            return None;
+        };
+        let (token, fence) = (guard.token().id().to_owned(), guard.fence());
+        self.stage.note(call, Event::Acquired { token, fence });
+        Some((call, guard))
+    }
+
+    /// A lease that somebody has let go of, to be adopted.
+    fn adrift(&self, number: usize) -> Option<(usize, Exported)> {
+        let adrift = &self.stage.adrift;
+        let mut adrift = adrift.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = adrift.iter().position(|(lock, ..)| *lock == number)?;
+        let (_, call, exported) = adrift.remove(found);
+        Some((call, exported))
+    }
+
+    async fn hold(&mut self, call: usize, number: usize, guard: Guard, renewal: bool) {
+        let ttl = self.stage.plan.ttl.as_millis() as u64;
+        // Without renewal, now and then to the very end.
+        let length = match self.random.below(if renewal { 12 } else { 20 }) {
+            0..=3 => 0,
+            4..=8 => self.random.between(1, 30),
+            9 | 10 => self.random.between(30, 300),
+            _ if self.stage.plan.patient => self.random.between(300, ttl / 2),
+            _ => self.random.between(ttl, 2 * ttl),
+        };
+        let renewals = if self.random.percent(20) { 4 } else { 0 };
+        let work = async {
+            rest(length / 2).await;
+            for _ in 0..renewals {
+                let _ = guard.renew(Duration::from_millis(ttl)).await;
+            }
+            rest(length / 2).await;
+            self.gate.pass().await;
+        };
+        let lost = tokio::select! {
+            biased;
+            _ = guard.lost() => true,
+            () = work => guard.ensure_held().is_err(),
+        };
+        let detaches = self.random.percent(4) && !self.stage.plan.patient && !self.stage.is_calm();
+        let end = match (lost, detaches) {
+            (true, _) => End::Lost,
+            (false, true) => End::Detached,
+            (false, false) => End::Released,
+        };
+        self.stage.note(call, Event::Ended(end));
+        if end == End::Lost {
+            self.stage.count("leases lost");
+        }
+        match (end, self.random.below(4)) {
+            (End::Detached, keep) => {
+                let exported = guard.detach();
+                if keep > 0 {
+                    let adrift = &self.stage.adrift;
+                    let mut adrift = adrift.lock().unwrap_or_else(PoisonError::into_inner);
+                    adrift.push((number, call, exported));
+                }
+            }
+            (_, 0) => drop(guard),
+            (_, 1) => {
+                let soon = Duration::from_millis(self.random.between(0, 3));
+                let _ = timeout(soon, guard.release()).await;
+            }
+            _ => {
+                let _ = guard.release().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The simulation repeats itself, and finds a mistake that is planted.
+
+use redlatch_sim::check::Rule;
+use redlatch_sim::{Planted, simulate};
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in 0..2 {
+        let (one, other) = (simulate(seed, None, true), simulate(seed, None, true));
+        let differs = one
+            .trace
+            .iter()
+            .zip(&other.trace)
+            .find(|(one, other)| one != other);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!(one.hash, other.hash, "seed {seed}");
+        assert!(one.acquisitions > 0, "seed {seed}");
+    }
+    assert_ne!(simulate(0, None, false).hash, simulate(1, None, false).hash);
+}
+
+/// One that takes few seeds; `redlatch-sim --planted all`, which `./test` runs,
+/// looks for all of them, and many more seeds without one.
+#[test]
+fn a_planted_mistake_is_found() {
+    let quick = [(Planted::WakeUpLost, Rule::Ending)];
+    for (planted, rule) in quick {
+        let finds = |seed: &u64| {
+            let found = simulate(*seed, Some(planted), false).violations;
+            found.iter().any(|violation| violation.rule == rule)
+        };
+        assert!((0..4).any(|seed| finds(&seed)), "{planted:?} was not found");
+    }
+}
