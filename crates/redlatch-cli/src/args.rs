@@ -384,7 +384,8 @@ pub(crate) struct ConfigArgs {}
 Examples:
   redlatch completions bash > ~/.local/share/bash-completion/completions/redlatch
   redlatch completions zsh > ~/.zfunc/_redlatch
-  redlatch completions fish > ~/.config/fish/completions/redlatch.fish")]
+  redlatch completions fish > ~/.config/fish/completions/redlatch.fish
+  redlatch completions powershell >> $PROFILE")]
 pub(crate) struct CompletionsArgs {
     /// Which shell
     pub(crate) shell: Shell,

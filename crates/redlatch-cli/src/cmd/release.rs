@@ -36,6 +36,8 @@ pub(super) async fn run(
                     return Err(Failure::new(ExitCode::Busy(ExitCode::BUSY), kept));
                 }
             }
+            // It is said below, with whose it was.
+            Output::mute(true);
             latch.force_release(name).await?;
         }
     }

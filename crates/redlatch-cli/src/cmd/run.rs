@@ -10,6 +10,7 @@ use super::lease::{Terms, program_name};
 use crate::args::RunArgs;
 use crate::child::{Ending, Orders, Signals, Verdict, supervise};
 use crate::connect::connect;
+use crate::duration;
 use crate::exit_code::{ExitCode, Failure};
 use crate::hold::{Hold, Patience, Wish};
 use crate::output::Output;
@@ -24,6 +25,7 @@ pub(super) async fn run(
     if args.max_runtime == Some(Duration::ZERO) {
         return Err(Failure::usage("--max-runtime must be longer than nothing"));
     }
+    check_memory(&args, &settings)?;
     let command = command(&args);
     let mut signals = Signals::catch()?;
     let program = command.first().and_then(|program| program_name(program));
@@ -70,6 +72,22 @@ pub(super) async fn run(
         return Ok(ExitCode::Success);
     };
     Ok(verdict.into_code())
+}
+
+/// A slot is remembered by a lease, which the nodes' guards limit.
+fn check_memory(args: &RunArgs, settings: &Settings) -> Result<(), Failure> {
+    let longest = settings.max_ttl.value;
+    match args.once_for {
+        Some(keep) if settings.is_guarded() && keep > longest => {
+            let (keep, longest) = (duration::format(keep), duration::format(longest));
+            let problem = format!("--once-for {keep} is longer than max_ttl, which is {longest}");
+            Err(Failure::usage(problem).hint(
+                "nodes that forget are kept out for that long only: raise max_ttl on the whole \
+                 deployment (`redlatch init --reconfigure`), or remember the slot for less",
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What is run once the lock is held.

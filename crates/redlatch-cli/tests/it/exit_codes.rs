@@ -204,3 +204,20 @@ fn what_cant_be_run_is_126_and_what_is_not_there_127() {
         assert_eq!(server.locks(), [""; 0]);
     }
 }
+
+#[test]
+fn a_node_that_is_down_is_named_once() {
+    let fleet = armed(3);
+    let said = |args: &[&str], down: &RedisServer| {
+        let output = redlatch(&fleet).args(args).output().unwrap();
+        let errors = text(&output.stderr);
+        errors.matches(&down.port().to_string()).count()
+    };
+    let job = ["run", "-n", "job", "--", "true"];
+    fleet[2].kill();
+    assert_eq!(said(&job, &fleet[2]), 1);
+    assert_eq!(said(&["ls"], &fleet[2]), 1);
+    assert_eq!(said(&["doctor"], &fleet[2]), 0, "it is in the table");
+    fleet[1].kill();
+    assert_eq!(said(&job, &fleet[2]), 1, "in the error");
+}

@@ -131,5 +131,9 @@ fn no_longer_record_is_promised_than_the_nodes_keep() {
         .unwrap();
     assert_eq!(output.status.code(), Some(64));
     assert_eq!(text(&output.stdout), "");
-    assert!(text(&output.stderr).contains("max_ttl"));
+    let errors = text(&output.stderr);
+    assert!(
+        errors.contains("--once-for 2h is longer than max_ttl"),
+        "{errors}"
+    );
 }

@@ -94,7 +94,8 @@ fn line(row: Vec<Cell>, widths: &[Option<usize>], room: usize) -> Line<'static> 
             spans.push(Span::raw(" ".repeat(GAP)));
             used += GAP;
         }
-        let text = shorten(&cell.text, wide.min(room.saturating_sub(used)));
+        let wide = wide.min(room.saturating_sub(used));
+        let text = shorten(&cell.text, wide);
         let gap = Span::raw(" ".repeat(wide.saturating_sub(width(&text))));
         let text = Span::styled(text, cell.style);
         match cell.is_right {

@@ -45,7 +45,7 @@ pub(super) async fn connect(settings: &Settings) -> Result<Connected, Failure> {
         Err(Error::NoQuorum(missing)) => {
             // It says who failed only: what of the others?
             let statuses = builder(settings)?.status(SILENCE).await?;
-            let is_guarded = is_guarded(settings);
+            let is_guarded = settings.is_guarded();
             let nodes = statuses.into_iter();
             let nodes = nodes.map(|status| Node::new(status, is_guarded)).collect();
             let trouble = format!("{} of {} nodes are needed", missing.needed, missing.nodes);
@@ -92,15 +92,10 @@ impl Plan {
             latch,
             glob: self.glob,
             interval: self.interval,
-            is_guarded: is_guarded(&self.settings),
+            is_guarded: self.settings.is_guarded(),
             sender: self.sender,
         }
     }
-}
-
-fn is_guarded(settings: &Settings) -> bool {
-    let several = settings.nodes.value.len() > 1;
-    settings.restart_guard.value.unwrap_or(several)
 }
 
 /// Looks at all by way of one client.
