@@ -2,7 +2,7 @@
 
 use redlatch_testkit::RedisServer;
 
-use crate::support::{Running, redlatch, run, text};
+use crate::support::{Running, armed, redlatch, run, text};
 
 #[test]
 fn the_childs_own_code_is_returned() {
