@@ -26,6 +26,7 @@
 //! | `server/builder.rs` | [`Builder`]: the command line of a server, and its first start |
 //! | `server/process.rs` | the process, and the watchdog that ends it when the test is gone |
 //! | `server/watchdog.sh` | the watchdog itself |
+//! | `server/clock.c` | preloaded into a server whose clock is to be moved |
 //! | `server/port.rs` | ports that stay reserved while nobody listens |
 //! | `control.rs` | a small blocking RESP2 client over the server's unix socket |
 //! | `reply.rs` | [`Reply`] |

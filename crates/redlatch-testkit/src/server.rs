@@ -110,6 +110,22 @@ impl RedisServer {
         self.with_process(Process::thaw);
     }
 
+    /// Steps the server's time of day to `millis` off this machine's; restarts keep it.
+    ///
+    /// False when it can't be moved: see [`Builder::movable_clock`].
+    #[track_caller]
+    pub fn shift_clock(&self, millis: i64) -> bool {
+        use std::os::unix::fs::FileExt;
+        if !self.home.has_clock() {
+            return false;
+        }
+        // Written in place: the running server has the file mapped.
+        let file = fs::OpenOptions::new().write(true).open(self.home.clock());
+        file.and_then(|file| file.write_all_at(&millis.to_ne_bytes(), 0))
+            .unwrap_or_else(|error| panic!("setting the clock of {self:?}: {error}"));
+        true
+    }
+
     #[track_caller]
     fn with_process<T>(&self, act: impl FnOnce(&Process) -> T) -> T {
         match &*lock(&self.running) {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ const PORTS_TRIED: usize = 5;
 pub struct Builder {
     args: Vec<String>,
     append_only: bool,
+    movable_clock: bool,
     /// Where the certificates are, and whether clients must show one.
     tls: Option<(PathBuf, ClientCertificates)>,
 }
@@ -53,6 +55,15 @@ impl Builder {
         self
     }
 
+    /// The server's time of day can be set, by [`RedisServer::shift_clock`].
+    ///
+    /// It takes a C compiler (`cc`) on this machine; without one the clock can't be moved, and
+    /// `shift_clock` says so.
+    pub fn movable_clock(mut self) -> Builder {
+        self.movable_clock = true;
+        self
+    }
+
     /// TLS on the server's port, with `ca.pem`, `server.pem` and `server.key` from `certificates`.
     pub(crate) fn tls(mut self, certificates: &Path, clients: ClientCertificates) -> Builder {
         self.tls = Some((certificates.to_owned(), clients));
@@ -67,6 +78,9 @@ impl Builder {
     #[track_caller]
     pub fn start(self) -> RedisServer {
         let home = Home::create();
+        if self.movable_clock {
+            home.build_clock();
+        }
         for _ in 0..PORTS_TRIED {
             let port = Port::reserve();
             match self.launch(&home, &port) {
@@ -139,7 +153,13 @@ impl Builder {
     }
 
     fn command(&self, home: &Home, port: &Port) -> Vec<String> {
-        let mut command = vec!["redis-server".to_owned()];
+        let mut command = Vec::new();
+        if home.has_clock() {
+            command.push("env".to_owned());
+            command.push(format!("LD_PRELOAD={}", text(&home.clock_library())));
+            command.push(format!("REDLATCH_CLOCK={}", text(&home.clock())));
+        }
+        command.push("redis-server".to_owned());
         let mut set = |name: &str, value: &str| {
             command.push(format!("--{name}"));
             command.push(value.to_owned());
@@ -205,6 +225,32 @@ impl Home {
     pub(super) fn wipe_data(&self) {
         fs::remove_dir_all(self.data()).expect("the data directory can be removed");
         fs::create_dir(self.data()).expect("the data directory can be made again");
+    }
+
+    /// What [`RedisServer::shift_clock`] writes and the preloaded library reads.
+    pub(super) fn clock(&self) -> PathBuf {
+        self.path().join("clock")
+    }
+
+    pub(super) fn has_clock(&self) -> bool {
+        self.clock().exists()
+    }
+
+    fn clock_library(&self) -> PathBuf {
+        self.path().join("clock.so")
+    }
+
+    /// Builds the library that is preloaded; without a compiler there will be none.
+    fn build_clock(&self) {
+        let source = self.path().join("clock.c");
+        fs::write(&source, include_str!("clock.c")).expect("the temporary directory");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-O1", "-o"]);
+        compiler.args([&self.clock_library(), &source]);
+        let built = compiler.stdin(Stdio::null()).output();
+        if built.is_ok_and(|built| built.status.success()) {
+            fs::write(self.clock(), 0_i64.to_ne_bytes()).expect("the temporary directory");
+        }
     }
 
     fn log_path(&self) -> PathBuf {

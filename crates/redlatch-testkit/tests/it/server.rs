@@ -141,3 +141,30 @@ async fn works_inside_a_runtime_with_a_paused_clock() {
     assert_eq!(client.ask("PING").unwrap(), "+PONG");
     server.restart();
 }
+
+#[test]
+fn a_movable_clock_is_stepped_while_the_server_runs_and_after_a_restart() {
+    let server = RedisServer::builder().movable_clock().start();
+    let ahead = || {
+        let time = server.command(&["TIME"]);
+        let server: i64 = time.as_array()[0].as_text().parse().unwrap();
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        server - now.as_secs() as i64
+    };
+    assert!(server.shift_clock(0), "this test needs `cc`");
+    assert!((-2..=2).contains(&ahead()));
+    server.command(&["SET", "k", "v", "PX", "60000"]);
+    server.shift_clock(-90_500);
+    assert!((-93..=-88).contains(&ahead()));
+    assert!(server.get("k").is_some());
+    server.shift_clock(90_500);
+    assert!((88..=93).contains(&ahead()));
+    assert!(server.get("k").is_none(), "it has run out");
+    server.restart();
+    assert!((88..=93).contains(&ahead()));
+}
+
+#[test]
+fn a_clock_that_was_not_asked_for_can_not_be_moved() {
+    assert!(!RedisServer::start().shift_clock(1000));
+}
