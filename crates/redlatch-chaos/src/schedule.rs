@@ -1,0 +1,239 @@
+//! Which fault hits whom, and for how long: decided by the seed alone.
+
+use std::time::Duration;
+
+use crate::dice::Dice;
+use crate::fault::{Kind, OF_NODES, Reach};
+use crate::{NODES, QUARANTINE, WORKERS};
+
+/// One fault, and the rest after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) kind: Kind,
+    pub(crate) reach: Reach,
+    /// Nodes, or workers where they are hit.
+    pub(crate) victims: Vec<usize>,
+    pub(crate) length: Duration,
+    pub(crate) rest: Duration,
+}
+
+/// Until clients have found their way back to a node.
+const RECOVERY: Duration = Duration::from_secs(1);
+
+/// How much of a run is one round of all phases.
+const ROUND: Duration = Duration::from_secs(120);
+
+/// The schedule of a run; `clock` says whether the last node's clock can be moved.
+pub(crate) fn plan(seed: u64, length: Duration, clock: bool) -> Vec<Step> {
+    let mut planner = Planner {
+        dice: Dice::new(seed),
+        steps: Vec::new(),
+        now: Duration::ZERO,
+        away: [Duration::ZERO; NODES],
+    };
+    let round = length.min(ROUND);
+    while planner.now < length {
+        let begin = planner.now;
+        let share = |percent: u32| begin + round * percent / 100;
+        planner.calm(round / 20);
+        planner.few(share(45));
+        planner.many(share(70));
+        planner.outside(share(92), clock);
+        planner.calm(crate::GRACE);
+    }
+    planner.steps
+}
+
+struct Planner {
+    dice: Dice,
+    steps: Vec<Step>,
+    now: Duration,
+    /// Until when each node may not count.
+    away: [Duration; NODES],
+}
+
+impl Planner {
+    fn calm(&mut self, length: Duration) {
+        self.push(Kind::Calm, Reach::Few, Vec::new(), length, Duration::ZERO);
+    }
+
+    /// All kinds in turn, so that no more than two nodes are away at any time.
+    fn few(&mut self, until: Duration) {
+        while self.now < until {
+            for kind in self.deck() {
+                if self.now >= until {
+                    break;
+                }
+                let length = self.length(kind);
+                let rest = self.dice.millis(100, 800);
+                let victims = match kind {
+                    Kind::FrozenClient => self.workers(),
+                    _ => self.at_most_two_away(),
+                };
+                self.push(kind, Reach::Few, victims, length, rest);
+            }
+        }
+        self.calm(QUARANTINE + RECOVERY);
+    }
+
+    fn many(&mut self, until: Duration) {
+        while self.now < until {
+            for kind in self.deck() {
+                if self.now >= until {
+                    break;
+                }
+                if kind == Kind::FrozenClient {
+                    continue;
+                }
+                let count = 3 + self.dice.below(NODES as u64 - 2) as usize;
+                let victims = self.choose(NODES, count);
+                let length = self.length(kind);
+                // Mostly until all is well again, and sometimes into the quarantine.
+                let rest = match self.dice.below(4) {
+                    0 => self.dice.millis(100, 800),
+                    _ if kind.is_forgetful() => QUARANTINE + RECOVERY,
+                    _ => RECOVERY,
+                };
+                self.push(kind, Reach::Many, victims, length, rest);
+            }
+        }
+        self.calm(QUARANTINE + RECOVERY);
+    }
+
+    fn outside(&mut self, until: Duration, clock: bool) {
+        let mut turn = 0;
+        while self.now < until {
+            let length = self.dice.millis(1500, 4000);
+            let rest = self.dice.millis(100, 800);
+            turn += 1;
+            if turn % 2 == 0 && clock {
+                let last = vec![NODES - 1];
+                self.push(Kind::ClockStep, Reach::Outside, last, length, rest);
+            } else {
+                let count = 1 + self.dice.below(NODES as u64) as usize;
+                let victims = self.choose(NODES, count);
+                self.push(Kind::Eviction, Reach::Outside, victims, length, rest);
+            }
+        }
+    }
+
+    fn push(
+        &mut self,
+        kind: Kind,
+        reach: Reach,
+        victims: Vec<usize>,
+        length: Duration,
+        rest: Duration,
+    ) {
+        self.now += length;
+        if kind != Kind::FrozenClient {
+            let quarantine = if kind.is_forgetful() {
+                QUARANTINE
+            } else {
+                Duration::ZERO
+            };
+            for &node in &victims {
+                self.away[node] = self.now + quarantine + RECOVERY;
+            }
+        }
+        self.now += rest;
+        self.steps.push(Step {
+            kind,
+            reach,
+            victims,
+            length,
+            rest,
+        });
+    }
+
+    fn deck(&mut self) -> Vec<Kind> {
+        let mut deck = OF_NODES.to_vec();
+        deck.push(Kind::FrozenClient);
+        self.dice.shuffle(&mut deck);
+        deck
+    }
+
+    /// What is stopped is stopped for longer than any lease.
+    fn length(&mut self, kind: Kind) -> Duration {
+        match kind {
+            Kind::FrozenNode | Kind::FrozenClient => self.dice.millis(2200, 3500),
+            Kind::FlushAll | Kind::ScriptFlush | Kind::ClientKill => self.dice.millis(50, 500),
+            _ => self.dice.millis(400, 2500),
+        }
+    }
+
+    fn workers(&mut self) -> Vec<usize> {
+        let count = 1 + self.dice.below(WORKERS as u64 - 1) as usize;
+        self.choose(WORKERS, count)
+    }
+
+    fn at_most_two_away(&mut self) -> Vec<usize> {
+        let count = 1 + self.dice.below(2) as usize;
+        let is_away: Vec<bool> = self.away.iter().map(|&until| until > self.now).collect();
+        let mut room = 2 - is_away.iter().filter(|&&away| away).count().min(2);
+        let mut victims = self.choose(NODES, NODES);
+        victims.retain(|&node| {
+            let fits = is_away[node] || room > 0;
+            room -= usize::from(fits && !is_away[node]);
+            fits
+        });
+        victims.truncate(count);
+        victims
+    }
+
+    fn choose(&mut self, of: usize, count: usize) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..of).collect();
+        self.dice.shuffle(&mut all);
+        all.truncate(count);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn the_seed_decides_the_schedule() {
+        assert_eq!(plan(1, MINUTE, true), plan(1, MINUTE, true));
+        assert_ne!(plan(1, MINUTE, true), plan(2, MINUTE, true));
+    }
+
+    #[test]
+    fn a_minute_has_almost_every_kind_of_fault() {
+        let steps = plan(1, MINUTE, true);
+        let mut kinds: Vec<Kind> = steps.iter().map(|step| step.kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert!(kinds.len() >= 15, "{kinds:?}");
+    }
+
+    #[test]
+    fn faults_of_few_nodes_leave_a_quorum() {
+        for seed in 0..100 {
+            let mut now = Duration::ZERO;
+            let mut away = [Duration::ZERO; NODES];
+            for step in plan(seed, MINUTE * 4, true) {
+                let end = now + step.length;
+                if step.kind != Kind::FrozenClient {
+                    let forgotten = step.kind.is_forgetful();
+                    let quarantine = if forgotten {
+                        QUARANTINE
+                    } else {
+                        Duration::ZERO
+                    };
+                    for &node in &step.victims {
+                        away[node] = end + quarantine;
+                    }
+                }
+                if step.reach == Reach::Few && step.kind != Kind::Calm {
+                    let count = away.iter().filter(|&&until| until > now).count();
+                    assert!(count <= 2, "seed {seed}: {step:?}");
+                }
+                now = end + step.rest;
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! A client process: this program, started again.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use redlatch::{Guard, Mutex, Redlatch};
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+use tokio::io::AsyncBufReadExt;
+use tokio::sync::watch;
+
+use crate::MAX_TTL;
+use crate::dice::Dice;
+use crate::history::{Hold, clock};
+use crate::resource::{Manner, RESOURCES};
+use crate::tenure::Tenure;
+
+/// So that leases are also handed over inside a process.
+const TASKS_PER_LOCK: u64 = 2;
+
+/// Settings of a worker that client and administrator must agree on.
+pub(crate) fn builder(urls: &[String]) -> redlatch::Builder {
+    Redlatch::builder()
+        .nodes(urls)
+        .ttl(Duration::from_secs(1))
+        .max_ttl(MAX_TTL)
+        // Five servers, four clients and the proxies share the cores of one machine.
+        .node_timeout(Duration::from_millis(150))
+        .connect_timeout(Duration::from_millis(500))
+}
+
+/// A worker that was started. It is ended when this is dropped, and when this process ends.
+pub(crate) struct Worker {
+    child: Child,
+    /// Closed to end the worker in good order.
+    orders: Option<ChildStdin>,
+}
+
+impl Worker {
+    /// Starts a worker; what it has to tell goes to `told`.
+    pub(crate) fn start(
+        number: usize,
+        seed: u64,
+        resources: SocketAddr,
+        urls: &[String],
+        told: Sender<Value>,
+    ) -> Self {
+        let program = std::env::current_exe().expect("this program");
+        let plan = json!([number, seed, resources.to_string(), urls]).to_string();
+        let mut child = Command::new(program)
+            .args(["worker", &plan])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C is for the parent: with it, all of them end.
+            .process_group(0)
+            .spawn()
+            .expect("this program, again");
+        let orders = child.stdin.take();
+        let stdout = child.stdout.take().expect("piped");
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let value = serde_json::from_str(&line).expect("written by us");
+                if told.send(value).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { child, orders }
+    }
+
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id() as i32).expect("a process id");
+        rustix::process::kill_process(pid, signal).expect("the worker is our child");
+    }
+
+    /// Lets the worker give back what it holds, and end.
+    ///
+    /// # Panics
+    ///
+    /// When the worker ended otherwise.
+    pub(crate) fn finish(mut self) {
+        self.orders = None;
+        let status = self.child.wait().expect("the worker is our child");
+        assert!(status.success(), "a worker ended with {status}");
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until every worker has had a lock.
+pub(crate) fn await_first_holds(workers: usize, told: &Receiver<Value>, kept: &mut Vec<Value>) {
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < workers {
+        let value = told
+            .recv_timeout(Duration::from_secs(60))
+            .expect("every worker gets a lock while there are no faults");
+        seen.extend(Hold::from_json(&value).map(|hold| hold.worker));
+        kept.push(value);
+    }
+}
+
+/// Is a worker, until its standard input ends.
+pub(crate) fn run(plan: &str) {
+    // Also when the parent is killed, and also when this process is stopped then.
+    let parent = rustix::process::getppid();
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux has it");
+    if rustix::process::getppid() != parent {
+        return;
+    }
+    let plan: Value = serde_json::from_str(plan).expect("written by the parent");
+    let number = plan[0].as_u64().expect("a number");
+    let seed = plan[1].as_u64().expect("a number");
+    let address = plan[2].as_str().expect("an address").to_owned();
+    let urls = plan[3].as_array().expect("a list").iter();
+    let urls: Vec<String> = urls
+        .filter_map(|url| Some(url.as_str()?.to_owned()))
+        .collect();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let latch = builder(&urls).build().await.expect("all nodes are there");
+        let (stop, stopped) = watch::channel(false);
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            let _ = stop.send(true);
+        });
+        let mut tasks = Vec::new();
+        for (at, (name, manner)) in RESOURCES.into_iter().enumerate() {
+            for task in 0..TASKS_PER_LOCK {
+                let contender = Contender {
+                    worker: number,
+                    lock: latch.mutex(name),
+                    resource: at,
+                    manner,
+                    dice: Dice::new(seed ^ (number << 32 | (at as u64) << 16 | task)),
+                    line: Line::connect(&address).await,
+                };
+                tasks.push(tokio::spawn(contender.contend(stopped.clone())));
+            }
+        }
+        for task in tasks {
+            task.await.expect("no task panics");
+        }
+        latch.close().await;
+    });
+}
+
+/// A task that takes one lock again and again.
+struct Contender {
+    worker: u64,
+    lock: Mutex,
+    resource: usize,
+    manner: Manner,
+    dice: Dice,
+    line: Line,
+}
+
+impl Contender {
+    async fn contend(mut self, stopped: watch::Receiver<bool>) {
+        while !*stopped.borrow() {
+            let asked = clock();
+            match self.take().await {
+                Ok(Some(guard)) => self.work(asked, guard).await,
+                Ok(None) => {}
+                // Part of the game, unless it says that we are to blame.
+                Err(error) if error.is_config() => {
+                    println!("{}", json!({ "error": error.to_string() }));
+                }
+                Err(_) => {}
+            }
+            tokio::time::sleep(self.dice.millis(0, 25)).await;
+        }
+    }
+
+    /// Waits for its turn, or tries once: a try begins late, so its fence says more.
+    async fn take(&mut self) -> redlatch::Result<Option<Guard>> {
+        let lock = self.lock.clone().ttl(self.dice.millis(800, 2000));
+        match self.dice.below(2) {
+            0 => lock.try_lock().await,
+            _ => lock.lock_timeout(Duration::from_secs(3)).await.map(Some),
+        }
+    }
+
+    /// Read, sleep, write.
+    async fn work(&mut self, asked: u64, guard: Guard) {
+        let mut tenure = Tenure::begin(guard.lease());
+        let fence = guard.fence();
+        let shown = (self.manner == Manner::Fenced).then_some(fence);
+        if let Some(read) = self.line.ask(json!([self.resource, shown])).await {
+            // Now and then so long that the lease has to be renewed.
+            let length = match self.dice.below(30) {
+                0 => self.dice.millis(500, 1200),
+                _ => self.dice.millis(1, 20),
+            };
+            tenure.watch(length).await;
+            if self.manner != Manner::Asked || guard.ensure_held().is_ok() {
+                let write = json!([self.resource, shown, read]);
+                self.line.ask(write).await;
+            }
+        }
+        let (acquired, seen, ended, end) = tenure.end();
+        let hold = Hold {
+            lock: self.lock.name().to_owned(),
+            worker: self.worker,
+            asked,
+            acquired,
+            ended,
+            seen,
+            fence: redlatch_core::Fence::new(fence),
+            token: guard.token().short().to_owned(),
+            end,
+        };
+        // What it says about the loss is in the history already.
+        let _ = guard.release().await;
+        println!("{}", hold.to_json());
+    }
+}
+
+/// A task's own connection to the resources.
+struct Line(tokio::io::BufStream<tokio::net::TcpStream>);
+
+impl Line {
+    async fn connect(address: &str) -> Self {
+        let stream = tokio::net::TcpStream::connect(address).await;
+        let stream = stream.expect("the parent serves the resources");
+        stream.set_nodelay(true).expect("a socket");
+        Self(tokio::io::BufStream::new(stream))
+    }
+
+    /// Sends a request; nothing when it was refused.
+    async fn ask(&mut self, request: Value) -> Option<u64> {
+        use tokio::io::AsyncWriteExt;
+        let request = format!("{request}\n");
+        let mut answer = String::new();
+        self.0
+            .write_all(request.as_bytes())
+            .await
+            .expect("the parent lives");
+        self.0.flush().await.expect("the parent lives");
+        self.0
+            .read_line(&mut answer)
+            .await
+            .expect("the parent lives");
+        serde_json::from_str::<Value>(&answer)
+            .expect("written by us")
+            .as_u64()
+    }
+}
