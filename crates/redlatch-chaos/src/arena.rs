@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::dice::Dice;
 use crate::fault::{self, Kind, Site};
 use crate::history::{Episode, Hold, clock};
+use crate::pulse::Pulse;
 use crate::resource::{self, RESOURCES, Updates};
 use crate::schedule::{self, Step};
 use crate::worker::{self, Worker};
@@ -29,29 +30,43 @@ pub(crate) struct Outcome {
     pub(crate) stuck: Vec<&'static str>,
     /// Keys of locks that were still there when everybody had gone.
     pub(crate) left_over: Vec<String>,
-    /// What workers said that is no hold.
-    pub(crate) complaints: Vec<String>,
+    /// Locks and releases that failed, as the workers told.
+    pub(crate) failures: Vec<Value>,
+    /// When nothing ran on this machine, from and to.
+    pub(crate) stalls: Vec<(u64, u64)>,
 }
 
-/// Runs the schedule of this seed.
-pub(crate) fn run(seed: u64, length: Duration) -> Outcome {
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) length: Duration,
+    /// Without the restart guard promise 1 is not given: to see that its loss is found.
+    pub(crate) guard: bool,
+}
+
+/// Runs the schedule of a seed.
+pub(crate) fn run(plan: Plan) -> Outcome {
+    let pulse = Pulse::start();
     let sites = start_nodes();
     let clock_moves = sites[NODES - 1].server.shift_clock(0);
     let resources = resource::Server::start();
     let urls: Vec<String> = sites.iter().map(|site| site.proxy.url()).collect();
-    arm(&urls);
+    if plan.guard {
+        arm(&urls);
+    }
     let (tell, told) = mpsc::channel();
     let workers: Vec<Worker> = (0..WORKERS)
-        .map(|number| Worker::start(number, seed, resources.address(), &urls, tell.clone()))
+        .map(|number| Worker::start(number, plan, resources.address(), &urls, tell.clone()))
         .collect();
     // When the last worker has gone, so has the last sender.
     drop(tell);
     let mut said = Vec::new();
     worker::await_first_holds(WORKERS, &told, &mut said);
 
-    let mut dice = Dice::new(!seed);
+    let mut dice = Dice::new(!plan.seed);
     let mut episodes = Vec::new();
-    for step in schedule::plan(seed, length, clock_moves) {
+    for step in schedule::plan(plan.seed, plan.length, clock_moves) {
         episodes.push(strike(&sites, &workers, &step, &mut dice));
         said.extend(told.try_iter());
     }
@@ -60,9 +75,7 @@ pub(crate) fn run(seed: u64, length: Duration) -> Outcome {
     said.extend(told.iter());
     let left_over = await_nothing_left(&sites);
     let holds = said.iter().filter_map(Hold::from_json).collect();
-    let complaints = said
-        .iter()
-        .filter_map(|value| Some(value["error"].as_str()?.to_owned()));
+    said.retain(|value| value["failed"].is_string());
     Outcome {
         holds,
         episodes,
@@ -70,7 +83,8 @@ pub(crate) fn run(seed: u64, length: Duration) -> Outcome {
         clock: clock_moves,
         stuck,
         left_over,
-        complaints: complaints.collect(),
+        failures: said,
+        stalls: pulse.stalls(),
     }
 }
 
@@ -96,7 +110,7 @@ fn arm(urls: &[String]) {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let admin = worker::builder(urls)
+        let admin = worker::builder(urls, true)
             .admin()
             .await
             .expect("the nodes are there");

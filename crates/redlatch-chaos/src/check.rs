@@ -35,7 +35,14 @@ impl Findings {
 }
 
 /// Checks a history. What a fault outside promise 1 did may show until `grace` after it.
-pub(crate) fn check(holds: &[Hold], episodes: &[Episode], grace: Duration) -> Findings {
+///
+/// `stalls` are times in which nothing ran on this machine: no fault made the lock unavailable then.
+pub(crate) fn check(
+    holds: &[Hold],
+    episodes: &[Episode],
+    stalls: &[(u64, u64)],
+    grace: Duration,
+) -> Findings {
     let mut findings = Findings::default();
     let mut locks: BTreeMap<&str, Vec<&Hold>> = BTreeMap::new();
     for hold in holds {
@@ -46,7 +53,7 @@ pub(crate) fn check(holds: &[Hold], episodes: &[Episode], grace: Duration) -> Fi
         find_overlaps(&of_lock, episodes, grace, &mut findings);
         find_inversions(&of_lock, &mut findings);
         find_shared(&of_lock, &mut findings);
-        find_gaps(&of_lock, episodes, &mut findings);
+        find_gaps(&of_lock, episodes, stalls, &mut findings);
     }
     findings
 }
@@ -118,7 +125,12 @@ fn find_shared(holds: &[&Hold], findings: &mut Findings) {
 
 /// From when a holder was last known to have the lock to when the next one had it. Counted with
 /// the fault that most of it fell into; what comes after a fault, until the next, is its doing.
-fn find_gaps(by_begin: &[&Hold], episodes: &[Episode], findings: &mut Findings) {
+fn find_gaps(
+    by_begin: &[&Hold],
+    episodes: &[Episode],
+    stalls: &[(u64, u64)],
+    findings: &mut Findings,
+) {
     let mut last = None;
     for hold in by_begin {
         if let Some(last) = last.filter(|&last| last < hold.acquired) {
@@ -131,7 +143,10 @@ fn find_gaps(by_begin: &[&Hold], episodes: &[Episode], findings: &mut Findings) 
             let most = (0..episodes.len()).max_by_key(|&at| common(at));
             if let Some(at) = most.filter(|&at| common(at) > 0) {
                 let key = (episodes[at].reach, episodes[at].kind);
-                let gap = Duration::from_nanos(hold.acquired - last);
+                let stalled =
+                    |&(from, to): &(u64, u64)| to.min(hold.acquired).saturating_sub(from.max(last));
+                let stalled: u64 = stalls.iter().map(stalled).sum();
+                let gap = Duration::from_nanos(hold.acquired - last - stalled);
                 let longest = findings.unavailable.entry(key).or_default();
                 *longest = gap.max(*longest);
             }
@@ -176,12 +191,12 @@ mod tests {
     #[test]
     fn a_history_in_order_is_sound() {
         let holds = [hold(0, 1, 5, 1), hold(2, 5, 9, 2), hold(6, 10, 12, 3)];
-        assert!(check(&holds, &[], NO_GRACE).is_sound());
+        assert!(check(&holds, &[], &[], NO_GRACE).is_sound());
     }
 
     #[test]
     fn validity_periods_that_overlap_are_found() {
-        let findings = check(&[hold(0, 1, 6, 1), hold(0, 5, 9, 2)], &[], NO_GRACE);
+        let findings = check(&[hold(0, 1, 6, 1), hold(0, 5, 9, 2)], &[], &[], NO_GRACE);
         assert_eq!(findings.overlaps.len(), 1);
         assert!(!findings.is_sound());
     }
@@ -189,14 +204,14 @@ mod tests {
     #[test]
     fn a_long_period_overlaps_more_than_the_next_one() {
         let holds = [hold(0, 1, 100, 1), hold(0, 2, 3, 2), hold(0, 50, 60, 3)];
-        assert_eq!(check(&holds, &[], NO_GRACE).overlaps.len(), 2);
+        assert_eq!(check(&holds, &[], &[], NO_GRACE).overlaps.len(), 2);
     }
 
     #[test]
     fn other_locks_may_be_held_at_the_same_time() {
         let mut other = hold(0, 2, 4, 1);
         other.lock = "other".to_owned();
-        assert!(check(&[hold(0, 1, 5, 1), other], &[], NO_GRACE).is_sound());
+        assert!(check(&[hold(0, 1, 5, 1), other], &[], &[], NO_GRACE).is_sound());
     }
 
     #[test]
@@ -206,44 +221,44 @@ mod tests {
         let inside = episode(Kind::FlushAll, Reach::Many, 20, 60);
         let near = Duration::from_nanos(10);
         assert_eq!(
-            check(&holds, std::slice::from_ref(&outside), near).excused,
+            check(&holds, std::slice::from_ref(&outside), &[], near).excused,
             1
         );
-        assert_eq!(check(&holds, &[outside], NO_GRACE).overlaps.len(), 1);
-        assert_eq!(check(&holds, &[inside], near).overlaps.len(), 1);
+        assert_eq!(check(&holds, &[outside], &[], NO_GRACE).overlaps.len(), 1);
+        assert_eq!(check(&holds, &[inside], &[], near).overlaps.len(), 1);
     }
 
     #[test]
     fn a_fence_that_does_not_grow_is_found() {
         let holds = [hold(0, 1, 2, 7), hold(3, 4, 5, 6)];
-        assert_eq!(check(&holds, &[], NO_GRACE).inversions.len(), 1);
+        assert_eq!(check(&holds, &[], &[], NO_GRACE).inversions.len(), 1);
         // Also when others came in between, and when it is the same.
         let holds = [hold(0, 1, 2, 7), hold(3, 4, 5, 9), hold(6, 7, 8, 8)];
-        assert_eq!(check(&holds, &[], NO_GRACE).inversions.len(), 1);
+        assert_eq!(check(&holds, &[], &[], NO_GRACE).inversions.len(), 1);
         let holds = [hold(0, 1, 2, 7), hold(3, 4, 5, 7)];
-        assert_eq!(check(&holds, &[], NO_GRACE).inversions.len(), 1);
+        assert_eq!(check(&holds, &[], &[], NO_GRACE).inversions.len(), 1);
     }
 
     #[test]
     fn fences_are_compared_only_where_one_was_complete_before_the_other_began() {
         let holds = [hold(0, 5, 6, 7), hold(4, 8, 9, 6)];
-        assert!(check(&holds, &[], NO_GRACE).inversions.is_empty());
+        assert!(check(&holds, &[], &[], NO_GRACE).inversions.is_empty());
     }
 
     #[test]
     fn a_fence_with_two_holders_is_found() {
         let holds = [hold(0, 1, 2, 7), hold(0, 4, 5, 7)];
-        assert_eq!(check(&holds, &[], NO_GRACE).shared_fences.len(), 1);
+        assert_eq!(check(&holds, &[], &[], NO_GRACE).shared_fences.len(), 1);
     }
 
     #[test]
     fn a_token_in_two_processes_is_found_and_one_handed_over_is_not() {
         let mut next = hold(0, 4, 5, 8);
         next.token = "token 7".to_owned();
-        let findings = check(&[hold(0, 1, 2, 7), next.clone()], &[], NO_GRACE);
+        let findings = check(&[hold(0, 1, 2, 7), next.clone()], &[], &[], NO_GRACE);
         assert_eq!(findings.shared_tokens.len(), 1);
         next.worker = 7;
-        assert!(check(&[hold(0, 1, 2, 7), next], &[], NO_GRACE).is_sound());
+        assert!(check(&[hold(0, 1, 2, 7), next], &[], &[], NO_GRACE).is_sound());
     }
 
     #[test]
@@ -254,9 +269,10 @@ mod tests {
             episode(Kind::Mute, Reach::Many, 20, 60),
             episode(Kind::Delay, Reach::Few, 90, 99),
         ];
-        let found = check(&holds, &episodes, NO_GRACE).unavailable;
+        let stalls = [(0, 15), (50, 60)];
+        let found = check(&holds, &episodes, &stalls, NO_GRACE).unavailable;
         let nanos = Duration::from_nanos;
-        assert_eq!(found[&(Reach::Many, Kind::Mute)], nanos(85));
+        assert_eq!(found[&(Reach::Many, Kind::Mute)], nanos(85 - 5 - 10));
         assert_eq!(found[&(Reach::Few, Kind::Delay)], nanos(3));
         assert!(!found.contains_key(&(Reach::Few, Kind::Calm)));
     }

@@ -10,6 +10,8 @@
 //! what is lost shows that two held the lock. The seed decides the faults; when exactly they meet
 //! the clients, the machine does.
 //!
+//! With `--no-guard`, at the end, the clients' restart guard is off: then overlaps are to be found.
+//!
 //! Ends with 1 when a promise was broken. The history is then kept in the working directory.
 //!
 //! # Layout
@@ -22,6 +24,7 @@
 //! | `worker.rs`, `tenure.rs` | a client process, and how long it could rely on a lease |
 //! | `resource.rs` | what the locks protect |
 //! | `history.rs`, `check.rs` | what happened, and what must not have |
+//! | `pulse.rs` | when the machine itself stood still |
 //! | `table.rs` | the page that is printed |
 
 // The test kit is for Linux.
@@ -37,6 +40,8 @@ mod dice;
 mod fault;
 #[cfg(target_os = "linux")]
 mod history;
+#[cfg(target_os = "linux")]
+mod pulse;
 #[cfg(target_os = "linux")]
 mod resource;
 #[cfg(target_os = "linux")]
@@ -73,13 +78,23 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let Some(options) = Options::parse(&arguments) else {
-        eprintln!("usage: redlatch-chaos [--seconds N] [--seed N] [--log FILE]");
+        eprintln!("usage: redlatch-chaos [--seconds N] [--seed N] [--log FILE] [--no-guard]");
         return ExitCode::from(64);
     };
-    let Options { seconds, seed, log } = options;
+    let Options {
+        seconds,
+        seed,
+        log,
+        guard,
+    } = options;
+    let length = Duration::from_secs(seconds);
     println!("redlatch-chaos --seconds {seconds} --seed {seed}\n");
-    let outcome = arena::run(seed, Duration::from_secs(seconds));
-    let findings = check::check(&outcome.holds, &outcome.episodes, GRACE);
+    let outcome = arena::run(arena::Plan {
+        seed,
+        length,
+        guard,
+    });
+    let findings = check::check(&outcome.holds, &outcome.episodes, &outcome.stalls, GRACE);
     table::print(&outcome, &findings);
     let kept = findings.is_sound()
         && outcome.updates[0].lost == 0
@@ -114,6 +129,7 @@ struct Options {
     seconds: u64,
     seed: u64,
     log: Option<String>,
+    guard: bool,
 }
 
 impl Options {
@@ -123,7 +139,11 @@ impl Options {
             seconds: 120,
             seed: now.map_or(0, |now| now.as_secs()),
             log: None,
+            guard: true,
         };
+        if let Some(rest) = arguments.strip_suffix(&["--no-guard"]) {
+            (options.guard, arguments) = (false, rest);
+        }
         while let [name, value, rest @ ..] = arguments {
             match *name {
                 "--seconds" => options.seconds = value.parse().ok()?,
@@ -146,6 +166,16 @@ fn write_log(path: &str, outcome: &arena::Outcome) -> std::io::Result<()> {
     }
     for hold in &outcome.holds {
         writeln!(file, "{}", hold.to_json())?;
+    }
+    for failure in &outcome.failures {
+        writeln!(file, "{failure}")?;
+    }
+    for (from, to) in &outcome.stalls {
+        writeln!(
+            file,
+            "{}",
+            serde_json::json!({ "stall": from, "until": to })
+        )?;
     }
     file.flush()
 }

@@ -20,7 +20,7 @@ pub(crate) struct Step {
 /// Until clients have found their way back to a node.
 const RECOVERY: Duration = Duration::from_secs(1);
 
-/// How much of a run is one round of all phases.
+/// All phases take turns; a round of them is about so long.
 const ROUND: Duration = Duration::from_secs(120);
 
 /// The schedule of a run; `clock` says whether the last node's clock can be moved.
@@ -31,8 +31,9 @@ pub(crate) fn plan(seed: u64, length: Duration, clock: bool) -> Vec<Step> {
         now: Duration::ZERO,
         away: [Duration::ZERO; NODES],
     };
-    let round = length.min(ROUND);
-    while planner.now < length {
+    let rounds = (length.as_secs() / ROUND.as_secs()).max(1);
+    let round = length / rounds as u32;
+    for _ in 0..rounds {
         let begin = planner.now;
         let share = |percent: u32| begin + round * percent / 100;
         planner.calm(round / 20);
@@ -157,6 +158,9 @@ impl Planner {
     fn length(&mut self, kind: Kind) -> Duration {
         match kind {
             Kind::FrozenNode | Kind::FrozenClient => self.dice.millis(2200, 3500),
+            Kind::RestartEmpty | Kind::RestartKept | Kind::RestartTruncated => {
+                self.dice.millis(20, 1500)
+            }
             Kind::FlushAll | Kind::ScriptFlush | Kind::ClientKill => self.dice.millis(50, 500),
             _ => self.dice.millis(400, 2500),
         }

@@ -35,6 +35,11 @@ fn summary(outcome: &Outcome, findings: &Findings) {
     println!("| fence inversions | {} |", findings.inversions.len());
     let shared = findings.shared_fences.len() + findings.shared_tokens.len();
     println!("| fences or tokens with two holders | {shared} |");
+    let stalled: u64 = outcome.stalls.iter().map(|(from, to)| to - from).sum();
+    println!(
+        "| seconds in which the machine itself stood still | {:.1} |",
+        stalled as f64 / 1e9
+    );
     println!(
         "| locks that nobody got after the faults | {} |",
         outcome.stuck.len()
@@ -118,9 +123,6 @@ fn broken(outcome: &Outcome, findings: &Findings) {
     }
     for left in &outcome.left_over {
         println!("left over: {left}");
-    }
-    for complaint in outcome.complaints.iter().take(5) {
-        println!("a worker said: {complaint}");
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::io::AsyncBufReadExt;
 use tokio::sync::watch;
 
 use crate::MAX_TTL;
+use crate::arena::Plan;
 use crate::dice::Dice;
 use crate::history::{Hold, clock};
 use crate::resource::{Manner, RESOURCES};
@@ -23,9 +24,10 @@ use crate::tenure::Tenure;
 const TASKS_PER_LOCK: u64 = 2;
 
 /// Settings of a worker that client and administrator must agree on.
-pub(crate) fn builder(urls: &[String]) -> redlatch::Builder {
+pub(crate) fn builder(urls: &[String], restart_guard: bool) -> redlatch::Builder {
     Redlatch::builder()
         .nodes(urls)
+        .restart_guard(restart_guard)
         .ttl(Duration::from_secs(1))
         .max_ttl(MAX_TTL)
         // Five servers, four clients and the proxies share the cores of one machine.
@@ -44,13 +46,13 @@ impl Worker {
     /// Starts a worker; what it has to tell goes to `told`.
     pub(crate) fn start(
         number: usize,
-        seed: u64,
+        Plan { seed, guard, .. }: Plan,
         resources: SocketAddr,
         urls: &[String],
         told: Sender<Value>,
     ) -> Self {
         let program = std::env::current_exe().expect("this program");
-        let plan = json!([number, seed, resources.to_string(), urls]).to_string();
+        let plan = json!([number, seed, resources.to_string(), urls, guard]).to_string();
         let mut child = Command::new(program)
             .args(["worker", &plan])
             .stdin(Stdio::piped())
@@ -132,12 +134,16 @@ pub(crate) fn run(plan: &str) {
     let urls: Vec<String> = urls
         .filter_map(|url| Some(url.as_str()?.to_owned()))
         .collect();
+    let guard = plan[4] == true;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let latch = builder(&urls).build().await.expect("all nodes are there");
+        let latch = builder(&urls, guard)
+            .build()
+            .await
+            .expect("all nodes are there");
         let (stop, stopped) = watch::channel(false);
         std::thread::spawn(move || {
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -181,11 +187,8 @@ impl Contender {
             match self.take().await {
                 Ok(Some(guard)) => self.work(asked, guard).await,
                 Ok(None) => {}
-                // Part of the game, unless it says that we are to blame.
-                Err(error) if error.is_config() => {
-                    println!("{}", json!({ "error": error.to_string() }));
-                }
-                Err(_) => {}
+                // Part of the game; kept for the history.
+                Err(error) => println!("{}", self.failure("lock", asked, &error)),
             }
             tokio::time::sleep(self.dice.millis(0, 25)).await;
         }
@@ -207,8 +210,8 @@ impl Contender {
         let shown = (self.manner == Manner::Fenced).then_some(fence);
         if let Some(read) = self.line.ask(json!([self.resource, shown])).await {
             // Now and then so long that the lease has to be renewed.
-            let length = match self.dice.below(30) {
-                0 => self.dice.millis(500, 1200),
+            let length = match self.dice.below(15) {
+                0 => self.dice.millis(400, 1800),
                 _ => self.dice.millis(1, 20),
             };
             tenure.watch(length).await;
@@ -229,9 +232,17 @@ impl Contender {
             token: guard.token().short().to_owned(),
             end,
         };
-        // What it says about the loss is in the history already.
-        let _ = guard.release().await;
+        if let Err(error) = guard.release().await {
+            println!("{}", self.failure("release", hold.seen, &error));
+        }
         println!("{}", hold.to_json());
+    }
+
+    fn failure(&self, what: &str, began: u64, error: &redlatch::Error) -> Value {
+        json!({
+            "failed": what, "lock": self.lock.name(), "worker": self.worker,
+            "began": began, "ended": clock(), "why": error.to_string(),
+        })
     }
 }
 
