@@ -10,7 +10,8 @@
 //! what is lost shows that two held the lock. The seed decides the faults; when exactly they meet
 //! the clients, the machine does.
 //!
-//! With `--no-guard`, at the end, the clients' restart guard is off: then overlaps are to be found.
+//! With `--no-guard` as the last argument the clients' restart guard is off, and all nodes are made
+//! to forget, again and again: the checker must find what comes of it.
 //!
 //! Ends with 1 when a promise was broken. The history is then kept in the working directory.
 //!

@@ -25,12 +25,7 @@ const ROUND: Duration = Duration::from_secs(120);
 
 /// The schedule of a run; `clock` says whether the last node's clock can be moved.
 pub(crate) fn plan(seed: u64, length: Duration, clock: bool) -> Vec<Step> {
-    let mut planner = Planner {
-        dice: Dice::new(seed),
-        steps: Vec::new(),
-        now: Duration::ZERO,
-        away: [Duration::ZERO; NODES],
-    };
+    let mut planner = Planner::new(seed);
     let rounds = (length.as_secs() / ROUND.as_secs()).max(1);
     let round = length / rounds as u32;
     for _ in 0..rounds {
@@ -45,6 +40,22 @@ pub(crate) fn plan(seed: u64, length: Duration, clock: bool) -> Vec<Step> {
     planner.steps
 }
 
+/// A schedule of nothing but what the restart guard is there for: quorums that forget.
+pub(crate) fn plan_amnesia(seed: u64, length: Duration) -> Vec<Step> {
+    let mut planner = Planner::new(seed);
+    while planner.now < length {
+        let mut deck = planner.deck();
+        deck.retain(|kind| kind.is_forgetful());
+        for kind in deck {
+            let victims = planner.choose(NODES, NODES);
+            let length = planner.dice.millis(20, 200);
+            let rest = planner.dice.millis(800, 1500);
+            planner.push(kind, Reach::Many, victims, length, rest);
+        }
+    }
+    planner.steps
+}
+
 struct Planner {
     dice: Dice,
     steps: Vec<Step>,
@@ -54,6 +65,15 @@ struct Planner {
 }
 
 impl Planner {
+    fn new(seed: u64) -> Self {
+        Self {
+            dice: Dice::new(seed),
+            steps: Vec::new(),
+            now: Duration::ZERO,
+            away: [Duration::ZERO; NODES],
+        }
+    }
+
     fn calm(&mut self, length: Duration) {
         self.push(Kind::Calm, Reach::Few, Vec::new(), length, Duration::ZERO);
     }
@@ -79,12 +99,9 @@ impl Planner {
 
     fn many(&mut self, until: Duration) {
         while self.now < until {
-            for kind in self.deck() {
+            for kind in self.alternating_deck() {
                 if self.now >= until {
                     break;
-                }
-                if kind == Kind::FrozenClient {
-                    continue;
                 }
                 let count = 3 + self.dice.below(NODES as u64 - 2) as usize;
                 let victims = self.choose(NODES, count);
@@ -152,6 +169,16 @@ impl Planner {
         deck.push(Kind::FrozenClient);
         self.dice.shuffle(&mut deck);
         deck
+    }
+
+    /// Every other one makes nodes forget, which is what exclusion has to fear most.
+    fn alternating_deck(&mut self) -> Vec<Kind> {
+        let deck = self.deck().into_iter();
+        let deck = deck.filter(|&kind| kind != Kind::FrozenClient);
+        let (forgetful, others): (Vec<_>, Vec<_>) = deck.partition(|kind| kind.is_forgetful());
+        let forgetful = forgetful.into_iter().cycle();
+        let pairs = forgetful.zip(others);
+        pairs.flat_map(|(one, other)| [one, other]).collect()
     }
 
     /// What is stopped is stopped for longer than any lease.

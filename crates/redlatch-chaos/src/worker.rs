@@ -210,7 +210,7 @@ impl Contender {
         let shown = (self.manner == Manner::Fenced).then_some(fence);
         if let Some(read) = self.line.ask(json!([self.resource, shown])).await {
             // Now and then so long that the lease has to be renewed.
-            let length = match self.dice.below(15) {
+            let length = match self.dice.below(12) {
                 0 => self.dice.millis(400, 1800),
                 _ => self.dice.millis(1, 20),
             };
