@@ -17,8 +17,9 @@ pub(crate) struct Step {
     pub(crate) rest: Duration,
 }
 
-/// Until clients have found their way back to a node.
-const RECOVERY: Duration = Duration::from_secs(1);
+/// Until clients have found their way back to a node: a connection that was being made when it fell
+/// silent is given up after two seconds.
+const RECOVERY: Duration = Duration::from_millis(2500);
 
 /// All phases take turns; a round of them is about so long.
 const ROUND: Duration = Duration::from_secs(120);
