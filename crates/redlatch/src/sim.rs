@@ -48,8 +48,8 @@ pub enum Bug {
     SkipValidity,
     /// A quorum is counted over the nodes that answered.
     QuorumOfAnswers,
-    /// A release carries no ballot, which is what makes up for it when it is
-    /// sent over another connection than its acquire and overtakes it.
+    /// A release is sent over another connection than its acquire, and its
+    /// ballot, which makes up for that when it overtakes it, is left out.
     ReleaseOvertakes,
     /// An attempt that is cancelled or not won gives nothing back.
     NoCancelRelease,
