@@ -11,7 +11,7 @@ redlatch-sim [--first SEED] [--seeds COUNT | --minutes M | --hours H] [--planted
 redlatch-sim --seed SEED [--trace] [--planted NAME]
 redlatch-sim --planted all [--seeds COUNT]
 
-  --seeds COUNT    simulate so many seeds (default 300)
+  --seeds COUNT    simulate so many seeds (default 300; 1000 to look for a mistake)
   --minutes, --hours    go on for so long
   --seed SEED      replay one seed; with --trace print all that happens in it
   --planted NAME   plant a known mistake, and look for the first seed that finds it
@@ -145,7 +145,7 @@ fn replay(seed: u64, options: &Options) -> bool {
 
 /// The first seed that finds a planted mistake.
 fn find(name: &str, planted: Planted, options: &Options) -> bool {
-    for count in 1..=options.seeds.unwrap_or(300) {
+    for count in 1..=options.seeds.unwrap_or(1000) {
         let seed = options.first + count - 1;
         let outcome = simulate(seed, Some(planted), false);
         if let Some(violation) = outcome.violations.first() {
