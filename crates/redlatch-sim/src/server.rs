@@ -157,6 +157,11 @@ impl Server {
                 )
             });
             for (to, push) in pushes {
+                self.world.note(|| {
+                    let mut what = String::new();
+                    push.show(&mut what);
+                    format!("node {} tells connection {to}: {what}", self.node)
+                });
                 self.send(&state, to, &push);
             }
             self.send(&state, id, &answer);
@@ -355,10 +360,14 @@ impl Server {
         let gone: Vec<_> = match &mut state.memory {
             Memory::Scripts(store) => store.sweep(now),
             Memory::Rules(rules) => {
-                rules.sweep(now.millis());
                 let name = |key: &[u8]| Key::new(String::from_utf8_lossy(key).into_owned());
-                let absent = |key: &Vec<u8>| rules.get(&name(key)).is_none();
-                tracked.into_iter().filter(absent).collect()
+                let is_there = |rules: &NodeState, key: &[u8]| rules.get(&name(key)).is_some();
+                // Redis tells of what goes, not of what is not there.
+                let there = tracked.into_iter().filter(|key| is_there(rules, key));
+                let there: Vec<_> = there.collect();
+                rules.sweep(now.millis());
+                let gone = there.into_iter().filter(|key| !is_there(rules, key));
+                gone.collect()
             }
         };
         let mut pushes = Vec::new();
