@@ -11,15 +11,6 @@ use redlatch_testkit::{Awake, RedisServer};
 
 use crate::worker::{Plan, Worker, clock};
 
-const PLAN: Plan = Plan {
-    tasks: 0,
-    hold: Duration::ZERO,
-    pause: Duration::ZERO,
-    length: Duration::ZERO,
-    fencing: true,
-    handovers: true,
-};
-
 pub(crate) async fn run(times: usize) {
     commands().await;
     latency(times).await;
@@ -31,7 +22,7 @@ async fn commands() {
     let latch = connect(&server).await;
     let guard = latch.mutex("hot").lock().await.expect("nobody has it");
     let mut workers: Vec<Worker> = (0..5)
-        .map(|_| Worker::start(&server.url(), &PLAN))
+        .map(|_| Worker::start(&server.url(), &Plan::ON_COMMAND))
         .collect();
     for (number, worker) in workers.iter_mut().enumerate() {
         // A worker that gets the lock keeps it: nothing else must happen.
@@ -66,7 +57,7 @@ async fn latency(times: usize) {
     let server = RedisServer::start();
     let latch = connect(&server).await;
     let lock = latch.mutex("hot");
-    let mut worker = Worker::start(&server.url(), &PLAN);
+    let mut worker = Worker::start(&server.url(), &Plan::ON_COMMAND);
     let raw = redis::Client::open(server.url()).expect("its own URL");
     let raw = raw.get_multiplexed_async_connection().await;
     let mut raw = raw.expect("the server is there");

@@ -8,15 +8,6 @@ use redlatch_testkit::RedisServer;
 use crate::shares::sent;
 use crate::worker::{Plan, Worker};
 
-const PLAN: Plan = Plan {
-    tasks: 0,
-    hold: Duration::ZERO,
-    pause: Duration::ZERO,
-    length: Duration::ZERO,
-    fencing: true,
-    handovers: true,
-};
-
 pub(crate) async fn run(length: Duration) {
     for (processes, tasks) in [(1, 200), (200, 1)] {
         let server = RedisServer::start();
@@ -25,7 +16,7 @@ pub(crate) async fn run(length: Duration) {
         let latch = latch.expect("the server is there");
         let _held = latch.mutex("hot").lock().await.expect("nobody has it");
         let mut workers: Vec<Worker> = (0..processes)
-            .map(|_| Worker::start(&server.url(), &PLAN))
+            .map(|_| Worker::start(&server.url(), &Plan::ON_COMMAND))
             .collect();
         for worker in &mut workers {
             worker.tell(&format!("wait {tasks}"));

@@ -20,6 +20,16 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Does nothing until it is told to.
+    pub(crate) const ON_COMMAND: Self = Self {
+        tasks: 0,
+        hold: Duration::ZERO,
+        pause: Duration::ZERO,
+        length: Duration::ZERO,
+        fencing: true,
+        handovers: true,
+    };
+
     fn text(&self) -> String {
         let micros = |duration: Duration| duration.as_micros() as u64;
         json!([

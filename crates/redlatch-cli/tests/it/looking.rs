@@ -4,7 +4,7 @@ use std::process::Command;
 
 use redlatch_testkit::RedisServer;
 
-use crate::support::{Running, armed, redlatch, run, text};
+use crate::support::{Running, armed, eventually, redlatch, run, text};
 use crate::terminal::Session;
 
 /// Runs a lock's command until this is dropped.
@@ -134,9 +134,7 @@ fn a_lock_is_waited_for_without_being_taken() {
     assert_eq!(code, 75);
     assert!(errors.contains("still held"), "{errors}");
     let mut waiting = Running::start(redlatch(servers).args(["wait", "job", "-v"]));
-    while server.calls("client|caching") < 2 {
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
+    eventually("the watch", || server.calls("client|caching") >= 2);
     server.command(&["DEL", "redlatch:job"]);
     assert_eq!(waiting.code(), 0);
     assert!(server.locks().is_empty());

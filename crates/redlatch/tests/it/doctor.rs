@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redlatch::{Builder, Finding, MemoryNode, Redlatch, Verdict};
-use redlatch_testkit::{Fleet, RedisServer};
+use redlatch_testkit::{Fleet, RedisServer, TlsServer};
 
-use crate::support::{LONG, NODE_TIMEOUT, armed, patient};
+use crate::support::{LONG, NODE_TIMEOUT, armed, eventually, patient};
 
 async fn examine(builder: Builder) -> Vec<Finding> {
     builder.examine().await.unwrap()
@@ -83,6 +83,17 @@ async fn nodes_that_are_new_are_told_apart_from_those_in_quarantine() {
 }
 
 #[tokio::test]
+async fn encryption_is_seen_and_a_certificate_that_is_not_trusted_is_told() {
+    let server = TlsServer::start();
+    let builder = || patient([server.url()]);
+    let findings = examine(builder().root_certificate(server.ca_pem())).await;
+    assert_eq!(verdict(&findings, "encryption", Verdict::Good), "TLS");
+    verdict(&findings, "rights", Verdict::Good);
+    let seen = verdict(&examine(builder()).await, "reachable", Verdict::Bad);
+    assert!(seen.to_lowercase().contains("certificate"), "{seen}");
+}
+
+#[tokio::test]
 async fn servers_that_are_unfit_are_examined_all_the_same() {
     let evicting = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
     let server = RedisServer::with_args(&evicting);
@@ -97,9 +108,7 @@ async fn servers_that_are_unfit_are_examined_all_the_same() {
     let port = master.port().to_string();
     server.command(&["REPLICAOF", "127.0.0.1", &port]);
     verdict(&examine(builder()).await, "replicas", Verdict::Bad);
-    while master.info("connected_slaves") != "1" {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually("the replica", || master.info("connected_slaves") == "1").await;
     verdict(
         &examine(patient([master.url()])).await,
         "replicas",
