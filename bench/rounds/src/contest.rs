@@ -8,10 +8,10 @@ use redlatch::Redlatch;
 use redlatch::core::Key;
 use tokio::sync::mpsc;
 
-use crate::dice::Dice;
 use crate::network::Network;
 use crate::node::{Line, Sent};
 use crate::redlock::Redlock;
+use redlatch_testkit::Dice;
 
 /// How long each holds the lock.
 const HOLD: Duration = Duration::from_millis(1);

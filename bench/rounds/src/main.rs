@@ -11,13 +11,12 @@
 //! on every machine.
 
 mod contest;
-mod dice;
 mod network;
 mod node;
 mod redlock;
 mod table;
 
-use dice::Dice;
+use redlatch_testkit::Dice;
 
 fn main() {
     let numbers: Option<Vec<u64>> = std::env::args()

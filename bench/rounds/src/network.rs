@@ -16,7 +16,7 @@ use redlatch::node::{Bells, Watched};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::dice::Dice;
+use redlatch_testkit::Dice;
 
 /// How many nodes there are.
 pub(crate) const NODES: usize = 5;

@@ -7,8 +7,8 @@ use redlatch::core::{Key, Request, Round, Token, Ttl, Verdict, Vote};
 use redlatch::node::Node;
 use tokio::sync::mpsc;
 
-use crate::dice::Dice;
 use crate::node::Line;
+use redlatch_testkit::Dice;
 
 /// From, to: redsync's documented default. node-redlock's is 100 to 300 ms.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use redlatch_testkit::RedisServer;
 use serde_json::Value;
 
-use crate::dice::Dice;
 use crate::fault::{self, Kind, Site};
 use crate::history::{Episode, Hold, clock};
 use crate::pulse::Pulse;
@@ -14,6 +13,7 @@ use crate::resource::{self, RESOURCES, Updates};
 use crate::schedule::{self, Step};
 use crate::worker::{self, Worker};
 use crate::{GRACE, MAX_TTL, NODES, WORKERS};
+use redlatch_testkit::Dice;
 
 /// How long it may take after the last fault until each lock is had again: a quarantine, what
 /// dead leases have left, and a slow machine.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use redlatch_testkit::{Proxy, RedisServer};
 
-use crate::dice::Dice;
 use crate::worker::Worker;
+use redlatch_testkit::Dice;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

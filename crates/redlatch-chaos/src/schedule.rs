@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::dice::Dice;
 use crate::fault::{Kind, OF_NODES, Reach};
 use crate::{NODES, QUARANTINE, WORKERS};
+use redlatch_testkit::Dice;
 
 /// One fault, and the rest after it.
 #[derive(Clone, Debug, PartialEq, Eq)]

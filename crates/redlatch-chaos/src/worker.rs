@@ -15,10 +15,10 @@ use tokio::sync::watch;
 
 use crate::MAX_TTL;
 use crate::arena::Plan;
-use crate::dice::Dice;
 use crate::history::{Hold, clock};
 use crate::resource::{Manner, RESOURCES};
 use crate::tenure::Tenure;
+use redlatch_testkit::Dice;
 
 /// So that leases are also handed over inside a process.
 const TASKS_PER_LOCK: u64 = 2;

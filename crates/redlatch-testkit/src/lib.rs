@@ -34,6 +34,7 @@
 //! | `tls.rs` | [`TlsServer`]: the same behind TLS, with its own authority |
 //! | `awake.rs` | [`Awake`]: cores that do not fall asleep, for benchmarks |
 //! | `hostile.rs` | [`HostileServer`]: answers with wrong types, garbage, floods, or not at all |
+//! | `dice.rs` | [`Dice`]: random numbers from a seed |
 //! | `proxy.rs` | [`Proxy`]: the controls of the fault proxy |
 //! | `proxy/relay.rs` | its thread: the listener, the links, the rules in force |
 //! | `proxy/link.rs` | one connection through it, made of two lanes |
@@ -44,6 +45,7 @@
 
 mod awake;
 mod control;
+mod dice;
 mod fleet;
 mod hostile;
 mod proxy;
@@ -52,6 +54,7 @@ mod server;
 mod tls;
 
 pub use awake::Awake;
+pub use dice::Dice;
 pub use fleet::Fleet;
 pub use hostile::{HostileServer, Manner};
 pub use proxy::Proxy;

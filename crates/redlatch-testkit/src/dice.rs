@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-/// SplitMix64: small, and good enough to choose faults.
+/// SplitMix64: small, and good enough to choose faults and spread delays.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub struct Dice(u64);
 
 impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Numbers that all follow from `seed`.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn number(&mut self) -> u64 {
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -19,16 +21,22 @@ impl Dice {
     }
 
     /// A number below `end`.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.number()) * u128::from(end)) >> 64) as u64
     }
 
+    /// A time from `least` up to, but not including, `most`.
+    pub fn time(&mut self, least: Duration, most: Duration) -> Duration {
+        least + Duration::from_nanos(self.below((most - least).as_nanos() as u64))
+    }
+
     /// A time of so many milliseconds, from `least` up to, but not including, `most`.
-    pub(crate) fn millis(&mut self, least: u64, most: u64) -> Duration {
+    pub fn millis(&mut self, least: u64, most: u64) -> Duration {
         Duration::from_millis(least + self.below(most - least))
     }
 
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+    /// Puts the items into another order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, self.below(end as u64 + 1) as usize);
         }
