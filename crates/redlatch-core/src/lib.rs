@@ -37,7 +37,7 @@ pub use backoff::Backoff;
 pub use fence::{Ballot, Fence};
 pub use instant::Instant;
 pub use lease::{Lease, Loss, Step, Terms};
-pub use queue::{News, Switchboard, Ticket};
+pub use queue::{News, Parked, Switchboard, Ticket};
 pub use request::{GuardOrder, GuardView, Holder, Key, Reply, Request};
 pub use round::{Round, Verdict, Vote, keeps};
 pub use rules::{NodeState, Policy, Scene};

@@ -3,12 +3,20 @@
 //! The queue never grants anything: it can only make a node refuse, for a short
 //! while, a request that comes out of turn. So it may be lost, wrong, or
 //! different on each node, and the lock is as safe as without it.
+//!
+//! The first in a queue may leave its request with the node: it is *parked*
+//! there, and is judged again when the lock is given back, as if it had been on
+//! its way for so long. Its client counts the lease from when it was sent, as it
+//! does with every request, so it does not matter where it spent the time.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::fence::Ballot;
 use crate::request::Key;
+use crate::token::Token;
+use crate::validity::Ttl;
 
 /// What a client that waits leaves with a node: where it stands in the queue,
 /// and how it is called when its turn comes. A client has one for each lock
@@ -23,13 +31,17 @@ pub struct Ticket {
     /// [ballots](crate::Ballot) do: the same on all nodes, so that they agree on
     /// the order. Nothing when there is one node, whose own clock says it better.
     pub since: Option<u64>,
+    /// The number by which the client is told that the request with this ticket
+    /// was granted after all, when it may be parked.
+    pub parks: Option<u64>,
 }
 
 impl Ticket {
     /// A ticket for the client that is called by this name.
     pub fn new(client: &str, number: u64, since: Option<u64>) -> Self {
         let name = format!("{client}#{number}").into();
-        Self { name, since }
+        let parks = None;
+        Self { name, since, parks }
     }
 }
 
@@ -47,6 +59,8 @@ pub enum News {
     Changed,
     /// The lock is free, and kept for this client for a moment.
     YourTurn,
+    /// The parked request with this number was granted.
+    Granted(u64),
 }
 
 /// How a node reaches those who wait.
@@ -72,6 +86,25 @@ pub struct Queue {
     places: BTreeSet<(u64, Arc<str>)>,
     /// Until which millisecond the free lock is kept for the first.
     kept: Option<u64>,
+    /// What one who was the first asked for.
+    parked: Option<Parked>,
+}
+
+/// A request that waits on the node for the lock to be given back.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Parked {
+    /// The name of its ticket.
+    pub ticket: Arc<str>,
+    /// By which its client is told that it was granted.
+    pub number: u64,
+    /// Names the lease to be.
+    pub token: Token,
+    /// How long the lease is.
+    pub ttl: Ttl,
+    /// What it is to be fenced with; nothing for a plain lock.
+    pub ballot: Option<Ballot>,
+    /// The last millisecond at which it may be granted.
+    pub last: u64,
 }
 
 /// How far before the node's clock a client may say that it has waited: a
@@ -94,6 +127,18 @@ impl Queue {
     /// Ends the time for which the lock is kept, as the clock would.
     pub fn let_turn_pass(&mut self) {
         self.kept = self.kept.map(|_| 1);
+    }
+
+    /// The request that is parked, also when its time is over.
+    pub fn parked(&self) -> Option<&Parked> {
+        self.parked.as_ref()
+    }
+
+    /// Ends the time of a parked request, as the clock would.
+    pub fn let_parking_pass(&mut self) {
+        if let Some(parked) = &mut self.parked {
+            parked.last = 1;
+        }
     }
 
     /// Whether nobody waits.
@@ -163,6 +208,26 @@ impl Queue {
         self.places.first().is_some_and(|(_, first)| first == name)
     }
 
+    /// Parks a request of the first in the queue.
+    pub(crate) fn park(&mut self, parked: Parked) {
+        self.parked = Some(parked);
+    }
+
+    /// Nothing with this ticket or this token is to be granted any more.
+    pub(crate) fn withdraw(&mut self, ticket: Option<&str>, token: &Token) {
+        self.parked
+            .take_if(|parked| Some(&*parked.ticket) == ticket || parked.token == *token);
+    }
+
+    /// The request that the first has parked, while its time is not over.
+    pub(crate) fn at_hand(&self, line: &Line<'_>) -> Option<&Parked> {
+        let (_, first) = self.places.first()?;
+        let parked = self.parked.as_ref()?;
+        // One too far away was parked before the clock was stepped back.
+        let in_time = line.now <= parked.last && parked.last <= line.parking_ends();
+        (parked.ticket == *first && in_time).then_some(parked)
+    }
+
     /// Who has this ticket waits no longer: what it was called for goes to the next.
     pub(crate) fn leave(&mut self, name: &str, is_free: bool, line: &Line<'_>) {
         let was_first = self
@@ -202,7 +267,7 @@ pub(crate) struct Line<'a> {
 
 impl Line<'_> {
     /// Calls the client with this ticket.
-    fn call(&self, ticket: &str, news: News) -> bool {
+    pub(crate) fn call(&self, ticket: &str, news: News) -> bool {
         self.board.call(client(ticket), self.key, news)
     }
 
@@ -211,6 +276,11 @@ impl Line<'_> {
         let newest = self.now * 1024;
         let oldest = self.now.saturating_sub(LONGEST_AGE) * 1024;
         ticket.since.unwrap_or(newest).max(oldest).min(newest)
+    }
+
+    /// The last millisecond at which a request that is parked now may be granted.
+    pub(crate) fn parking_ends(&self) -> u64 {
+        self.now + self.turn / 4
     }
 
     /// Whether the time up to which the lock is kept is still to come. One

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fence::{Ballot, slot};
-use crate::queue::{Line, Queue, Switchboard, Ticket, Unreachable};
+use crate::queue::{Line, News, Parked, Queue, Switchboard, Ticket, Unreachable};
 use crate::request::{GuardOrder, GuardView, Holder, Key, Reply, Request};
 use crate::token::Token;
 use crate::validity::Ttl;
@@ -164,6 +164,7 @@ impl NodeState {
                 ballot,
                 leaves,
             } => {
+                self.with_queue(key, |queue| queue.withdraw(leaves.as_deref(), token));
                 if let Some(ticket) = leaves {
                     self.leave(key, ticket, scene);
                 }
@@ -208,6 +209,7 @@ impl NodeState {
             Ok(seen) => seen,
             Err(refusal) => return refusal,
         };
+        self.withdraw(key, token, ticket);
         match self.keys.get(key).map(|stored| stored.is(token)) {
             // A resend, or the same lease proposed again with a higher ballot.
             // The lease is not lengthened: its holder counts from the first request.
@@ -216,7 +218,13 @@ impl NodeState {
                 Reply::Granted
             }
             // Any type, any format: a stranger holds it too.
-            Some(false) => self.refuse(key, ticket, scene),
+            Some(false) => {
+                let reply = self.refuse(key, ticket, scene);
+                if ballot > seen {
+                    self.park(&reply, key, token, ttl, Some(ballot), ticket, scene);
+                }
+                reply
+            }
             None if ballot <= seen => {
                 let now = scene.now;
                 Reply::Low { seen, now }
@@ -271,10 +279,17 @@ impl NodeState {
         ticket: Option<&Ticket>,
         scene: &Scene<'_>,
     ) -> Reply {
+        if ticket.is_some() {
+            self.withdraw(key, token, ticket);
+        }
         match self.keys.get(key).map(|stored| stored.is(token)) {
             Some(true) => Reply::Granted,
             Some(false) if ticket.is_none() => Reply::Held(None),
-            Some(false) => self.refuse_plain(key, ticket, scene),
+            Some(false) => {
+                let reply = self.refuse_plain(key, ticket, scene);
+                self.park(&reply, key, token, ttl, None, ticket, scene);
+                reply
+            }
             None if ticket.is_none() => {
                 self.store(key, token, ttl, scene.now);
                 Reply::Granted
@@ -346,6 +361,83 @@ impl NodeState {
         }
     }
 
+    /// Keeps the request of one who is the first of those who wait.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
+    fn park(
+        &mut self,
+        reply: &Reply,
+        key: &Key,
+        token: &Token,
+        ttl: Ttl,
+        ballot: Option<Ballot>,
+        ticket: Option<&Ticket>,
+        scene: &Scene<'_>,
+    ) {
+        if let Reply::Queued { first: true, .. } = reply
+            && let Some((ticket, number)) = ticket.and_then(|ticket| Some((ticket, ticket.parks?)))
+            && let Some(queue) = self.queues.get_mut(key)
+        {
+            queue.park(Parked {
+                ticket: ticket.name.clone(),
+                number,
+                token: token.clone(),
+                ttl,
+                ballot,
+                last: scene.line(key).parking_ends(),
+            });
+        }
+    }
+
+    /// A client that asks anew, or gives up, does not want any more what it had parked.
+    fn withdraw(&mut self, key: &Key, token: &Token, ticket: Option<&Ticket>) {
+        let ticket = ticket.map(|ticket| &*ticket.name);
+        self.with_queue(key, |queue| queue.withdraw(ticket, token));
+    }
+
+    /// Grants the lock, which is given back, to the request that the first has
+    /// parked, by the rules for one that has just come.
+    fn hand_on(&mut self, key: &Key, by_plain: bool, scene: &Scene<'_>) -> bool {
+        let line = scene.line(key);
+        let Some(parked) = self.queues.get(key).and_then(|queue| queue.at_hand(&line)) else {
+            return false;
+        };
+        let parked = parked.clone();
+        if let Some(ballot) = parked.ballot {
+            let seen = self.weigh(key, ballot, scene);
+            let is_admitted = seen.is_ok_and(|seen| ballot > seen) && self.is_on_guard(scene);
+            // Who gives back a plain lock knows nothing of ballots.
+            if by_plain || !is_admitted {
+                return false;
+            }
+        }
+        if !line.call(&parked.ticket, News::Granted(parked.number)) {
+            return false;
+        }
+        if let Some(ballot) = parked.ballot {
+            self.raise(key, ballot);
+        }
+        self.store(key, &parked.token, parked.ttl, scene.now);
+        self.with_queue(key, |queue| {
+            queue.taken();
+            queue.withdraw(None, &parked.token);
+            queue.leave(&parked.ticket, false, &line);
+        });
+        true
+    }
+
+    /// Whether the restart guard would let a request pass. Unlike
+    /// [`check`](Self::check) it changes nothing.
+    fn is_on_guard(&self, scene: &Scene<'_>) -> bool {
+        let Some(policy) = scene.policy else {
+            return true;
+        };
+        self.guard.as_ref().is_some_and(|guard| {
+            guard.run == *scene.run
+                && guard.deployment == policy.deployment
+                && guard.armed <= scene.now
+        })
+    }
+
     /// Whether the lock, which is free, is kept for somebody else.
     fn yields(&mut self, key: &Key, ticket: Option<&Ticket>, scene: &Scene<'_>) -> bool {
         let line = scene.line(key);
@@ -386,7 +478,8 @@ impl NodeState {
         }
     }
 
-    /// Allowed in quarantine, and without a look at the guard: it gives nothing away.
+    /// Allowed in quarantine, and without a look at the guard: it gives nothing
+    /// away, unless a request is parked.
     fn release(
         &mut self,
         key: &Key,
@@ -404,8 +497,10 @@ impl NodeState {
         match self.keys.get(key) {
             None => Reply::Missing,
             Some(stored) if stored.is(token) => {
-                self.keys.remove(key);
-                self.with_queue(key, |queue| queue.freed(&scene.line(key)));
+                if !self.hand_on(key, ballot.is_none(), scene) {
+                    self.keys.remove(key);
+                    self.with_queue(key, |queue| queue.freed(&scene.line(key)));
+                }
                 Reply::Released
             }
             Some(_) => Reply::Foreign,
@@ -566,6 +661,11 @@ impl NodeState {
     /// Ends the time for which a free lock is kept, as the clock would.
     pub fn let_turn_pass(&mut self, key: &Key) {
         self.with_queue(key, Queue::let_turn_pass);
+    }
+
+    /// Ends the time of a parked request, as the clock would.
+    pub fn let_parking_pass(&mut self, key: &Key) {
+        self.with_queue(key, Queue::let_parking_pass);
     }
 
     /// The restart guard, if there is one.

@@ -52,6 +52,7 @@ pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
                 ticket: (!text(6).is_empty()).then(|| Ticket {
                     name: text(6).into(),
                     since: (!text(7).is_empty()).then(|| number(7)),
+                    parks: (!text(8).is_empty()).then(|| number(8)),
                 }),
             },
             _ => Request::Rejoin {
@@ -87,7 +88,7 @@ pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
                 ballot,
                 leaves,
             },
-            false,
+            keys.len() > 3,
             number(0),
         )
     } else if is("FORCE") {
@@ -138,8 +139,9 @@ pub(crate) struct Board<'a> {
 impl Switchboard for Board<'_> {
     fn call(&self, client: &str, key: &Key, news: News) -> bool {
         let word = match news {
-            News::YourTurn => 'T',
-            _ => 'F',
+            News::Granted(number) => format!("G{number} "),
+            News::YourTurn => "T".to_owned(),
+            _ => "F".to_owned(),
         };
         self.calls
             .borrow_mut()

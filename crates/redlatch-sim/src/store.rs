@@ -63,13 +63,15 @@ impl Store {
                 Some(Data::Text(text)) => Value::Text(text.clone()),
                 Some(_) => Value::Error(WRONG_TYPE.into()),
             },
-            (b"SET", 6) if words[3] == b"NX" && words[4] == b"PX" => {
-                if self.entries.contains_key(&words[1]) {
+            (b"SET", 5 | 6) if words[words.len() - 2] == b"PX" => {
+                let only_new = words[3] == b"NX";
+                if only_new && self.entries.contains_key(&words[1]) {
                     return Value::Nil;
                 }
+                let ttl = number(&words[words.len() - 1]) as u64;
                 let entry = Entry {
                     data: Data::Text(text(2)),
-                    last: Some(now.millis() + number(&words[5]) as u64),
+                    last: Some(now.millis() + ttl),
                 };
                 self.entries.insert(text(1), entry);
                 effects.touched.insert(text(1));
@@ -118,11 +120,13 @@ impl Store {
                 Value::Int((count as i64 - 2) / 2)
             }
             (b"ZADD", 4 | 5) => {
-                let only_new = words[2] == b"NX";
-                let (score, member) = (&words[words.len() - 2], &words[words.len() - 1]);
+                let only_lower = words[2] == b"LT";
+                let score = score_of(&words[words.len() - 2]);
+                let member = &words[words.len() - 1];
                 let sorted = self.sorted(&words[1]);
-                if !only_new || !sorted.contains_key(member) {
-                    sorted.insert(member.clone(), number(score));
+                let noted = sorted.get(member).filter(|_| only_lower);
+                if noted.is_none_or(|noted| score < *noted) {
+                    sorted.insert(member.clone(), score);
                 }
                 Value::Int(1)
             }
@@ -132,7 +136,11 @@ impl Store {
                 rows.sort();
                 let rows = rows.into_iter().skip(first).take(last + 1 - first);
                 let flat = rows.flat_map(|(score, member)| {
-                    [Value::Text(member), Value::text(score.to_string())]
+                    let score = match score {
+                        LOWEST => "-inf".to_owned(),
+                        score => score.to_string(),
+                    };
+                    [Value::Text(member), Value::text(score)]
                 });
                 Value::Array(flat.collect())
             }
@@ -216,6 +224,16 @@ impl Store {
                 .collect(),
             _ => Vec::new(),
         }
+    }
+}
+
+/// The score below all others.
+const LOWEST: i64 = i64::MIN;
+
+fn score_of(text: &[u8]) -> i64 {
+    match text {
+        b"-inf" => LOWEST,
+        text => number(text),
     }
 }
 

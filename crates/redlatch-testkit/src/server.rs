@@ -242,6 +242,27 @@ impl RedisServer {
         clients.map(|client| client.as_text().to_owned()).collect()
     }
 
+    /// Whether a request for this lock is parked, and could still be granted.
+    #[track_caller]
+    pub fn is_parked(&self, name: &str) -> bool {
+        let key = format!("redlatch:__queue:redlatch:{name}");
+        let parked = self.command(&["ZRANGE", &key, "-inf", "-inf", "BYSCORE"]);
+        let last = parked.as_array().first().and_then(|parked| {
+            let last = parked.as_text().split(' ').next()?;
+            last.parse::<u64>().ok()
+        });
+        last.is_some_and(|last| self.clock() <= last)
+    }
+
+    /// The server's clock, in milliseconds since 1970.
+    #[track_caller]
+    fn clock(&self) -> u64 {
+        let time = self.command(&["TIME"]);
+        let number = |at: usize| time.as_array()[at].as_text().parse::<u64>();
+        let read = |at| number(at).expect("TIME gives numbers");
+        read(0) * 1000 + read(1) / 1000
+    }
+
     /// The string at `key`, if there is one.
     #[track_caller]
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {

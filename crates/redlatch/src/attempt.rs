@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlatch_core::{
-    Ballot, Fence, Key, Lease, Reply, Request, Terms, Ticket, Token, Verdict, keeps,
+    Ballot, Fence, Key, Lease, Reply, Request, Terms, Ticket, Token, Ttl, Verdict, keeps,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -28,6 +28,8 @@ pub(crate) enum Attempt {
         /// Whether some nodes granted it, or failed: several contend and none
         /// may have it, or nobody can have it for now.
         split: bool,
+        /// The request, when it is parked: it may be granted later.
+        parked: Option<Parked>,
     },
     /// Too few nodes answered in time.
     Unavailable(Box<NoQuorum>),
@@ -90,16 +92,11 @@ impl Bid<'_> {
                     } else {
                         sent
                     };
-                    let mut lease = Lease::granted(self.terms, sent, ttl);
-                    if lease.remaining(driver.now()).is_zero() {
+                    let Some(cell) = self.lease(&token, ttl, ballot, sent) else {
                         return self.too_slow();
-                    }
+                    };
                     unkept.forget();
                     let stragglers = self.reaper.finish(votes);
-                    let (name, key) = (self.name.clone(), self.key.clone());
-                    let clock = driver.clock().clone();
-                    let fence = ballot.map(Fence::of);
-                    let cell = Cell::new(name, key, token, fence, clock, lease);
                     // With one node it was taken up by the grant.
                     if driver.nodes().len() > 1 {
                         cell.lock().ticket = self.ticket.clone();
@@ -138,19 +135,61 @@ impl Bid<'_> {
                         limit = end.saturating_duration_since(Instant::now());
                         continue;
                     }
-                    if votes.round().is_refused_by_all() {
-                        // No node has anything of this token, and none ever will.
+                    let split = verdict == Verdict::Mixed
+                        || votes.round().granted() > 0
+                        || are_several(votes.refusals());
+                    let all = votes.round().is_refused_by_all();
+                    let refusals = votes.into_refusals();
+                    let is_first = refusals.iter().any(|refusal| refusal.first == Some(true));
+                    let number = self.ticket.as_ref().and_then(|ticket| ticket.parks);
+                    let parked = number.filter(|_| all && is_first).map(|number| Parked {
+                        number,
+                        terms: self.terms,
+                        token,
+                        ttl,
+                        ballot,
+                        sent,
+                    });
+                    if all {
+                        // No node has anything of this token, and none ever will,
+                        // unless it is parked; that is up to who waits.
                         unkept.forget();
                     }
                     return Attempt::Busy {
-                        split: verdict == Verdict::Mixed
-                            || votes.round().granted() > 0
-                            || are_several(votes.refusals()),
-                        refusals: votes.into_refusals(),
+                        refusals,
+                        split,
+                        parked,
                     };
                 }
             }
         }
+    }
+
+    /// The lease that was won by what was sent then; nothing when it is over.
+    fn lease(
+        &self,
+        token: &Token,
+        ttl: Ttl,
+        ballot: Option<Ballot>,
+        sent: redlatch_core::Instant,
+    ) -> Option<Arc<Cell>> {
+        let mut lease = Lease::granted(self.terms, sent, ttl);
+        if lease.remaining(self.driver.now()).is_zero() {
+            return None;
+        }
+        let (name, key, token) = (self.name.clone(), self.key.clone(), token.clone());
+        let clock = self.driver.clock().clone();
+        let fence = ballot.map(Fence::of);
+        Some(Cell::new(name, key, token, fence, clock, lease))
+    }
+
+    /// A parked request was granted. Nothing when that is too long ago, or when
+    /// it was not for what is wanted here.
+    pub(crate) fn take_up(&self, parked: &Parked) -> Option<Arc<Cell>> {
+        if parked.terms != self.terms || parked.ballot.is_some() != self.proposals.is_some() {
+            return None;
+        }
+        self.lease(&parked.token, parked.ttl, parked.ballot, parked.sent)
     }
 
     /// The ballot to propose next, by what the nodes said; nothing when the
@@ -180,6 +219,36 @@ impl Bid<'_> {
         let all = 0..self.driver.nodes().len();
         let slow = all.map(|node| (node, slow.clone())).collect();
         Attempt::Unavailable(self.driver.no_quorum(self.name, slow))
+    }
+}
+
+/// A request that was refused and waits on the node, to be granted when the
+/// lock is given back.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    /// By which the node says that it was granted.
+    pub(crate) number: u64,
+    pub(crate) terms: Terms,
+    token: Token,
+    ttl: Ttl,
+    ballot: Option<Ballot>,
+    /// The lease counts from here, however long the request waited on the node.
+    sent: redlatch_core::Instant,
+}
+
+impl Parked {
+    /// Whether a node says that this request has the lock.
+    pub(crate) fn has_it(&self, refusals: &[Refusal]) -> bool {
+        refusals.iter().any(|refusal| {
+            let holder = refusal.holder.as_ref();
+            let value = holder.and_then(|holder| holder.value.as_deref());
+            value == Some(self.token.as_str().as_bytes())
+        })
+    }
+
+    /// What is to be given back when nobody wants it any more.
+    pub(crate) fn orphan(&self, key: &Key) -> Orphan {
+        Orphan::new(key, &self.token, self.ttl, self.ballot)
     }
 }
 

@@ -1,17 +1,20 @@
 //! Attempt after attempt, and what is waited for between them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::Backoff;
+use redlatch_core::{Backoff, Ticket};
 use tokio::time::{Instant, sleep_until};
 
-use crate::attempt::{Attempt, Bid};
+use crate::attempt::{Attempt, Bid, Parked};
 use crate::client::Client;
+use crate::driver::Refusal;
 use crate::error::{Error, NoQuorum, Result};
 use crate::guard::{Guard, Hold};
+use crate::lease::Cell;
 use crate::mutex::{Mutex, Plan};
 use crate::random;
-use crate::waiting::{Place, Turn, Watch, Wish};
+use crate::waiting::{Event, Place, Turn, Watch, Wish};
 
 /// How long a `lock` waits before it tries again where nodes did not answer, or
 /// were split between contenders.
@@ -42,7 +45,8 @@ impl Mutex {
         let mut busy = queues.is_waited_for(&plan.key) || queues.is_contended(&plan.key);
         let mut place = None;
         let mut watch: Option<Watch<'_>> = None;
-        loop {
+        let parks = self.parks(plan);
+        let (cell, stragglers) = loop {
             // Looked for each time, whatever the nodes said: a lease that was
             // handed over must not lie there until it has run out.
             if let Some(guard) = place.as_ref().and_then(Place::handed) {
@@ -64,7 +68,15 @@ impl Mutex {
                     tokio::select! {
                         biased;
                         () = place.hand() => continue,
-                        () = watch.until_worth_trying(deadline) => {}
+                        event = watch.until_worth_trying(deadline, parks) => {
+                            if let Event::Granted(number) = event
+                                && let Some(parked) = place.take_parked(|parked| parked.number == number)
+                                && let Some(cell) = self.take_up(plan, parked)
+                            {
+                                place.served();
+                                break (cell, None);
+                            }
+                        }
                     }
                 }
             }
@@ -72,22 +84,27 @@ impl Mutex {
                 watch = Some(Watch::new(driver, &plan.key));
             }
             let tried = Instant::now();
-            match self.attempt(plan, place.as_ref()).await? {
+            let number = self.client.settings.number();
+            let parks = parks.then_some(number);
+            let mut attempt = self.attempt(plan, place.as_ref(), parks).await?;
+            if let Some(place) = &place
+                && let Some(cell) = self.settle(plan, place, number, &mut attempt)
+            {
+                break (cell, None);
+            }
+            match attempt {
                 Attempt::Won(cell, stragglers) => {
                     if let Some(place) = &place {
                         place.served();
                     }
-                    let batch = place.map(|place| {
-                        drop(place);
-                        queues.count(&plan.key)
-                    });
-                    let hold = Hold::new(self.client.clone(), cell, stragglers, batch);
-                    return Ok(Some(Guard::new(hold)));
+                    break (cell, stragglers);
                 }
                 // Whatever it was, it may have been handed to us meanwhile.
                 _ if is_over() && place.as_ref().is_some_and(Place::is_handed) => {}
                 Attempt::Busy { .. } if is_over() => return Ok(None),
-                Attempt::Busy { refusals, split } => {
+                Attempt::Busy {
+                    refusals, split, ..
+                } => {
                     contest.outage = None;
                     busy = true;
                     if let Some(watch) = &mut watch {
@@ -116,7 +133,59 @@ impl Mutex {
                     self.pause(pause, deadline).await;
                 }
             }
+        };
+        let batch = place.map(|place| {
+            drop(place);
+            queues.count(&plan.key)
+        });
+        let hold = Hold::new(self.client.clone(), cell, stragglers, batch);
+        Ok(Some(Guard::new(hold)))
+    }
+
+    /// What becomes of a parked request once the one with this number was
+    /// answered. It may have been granted before the node saw that.
+    fn settle(
+        &self,
+        plan: &Plan,
+        place: &Place<'_>,
+        number: u64,
+        attempt: &mut Attempt,
+    ) -> Option<Arc<Cell>> {
+        let release = |parked: Parked| self.client.reaper.release(parked.orphan(&plan.key));
+        let mut cell = None;
+        if let Some(before) = place.take_parked(|parked| parked.number < number) {
+            match attempt {
+                Attempt::Busy { refusals, .. } if before.has_it(refusals) => {
+                    cell = self.take_up(plan, before);
+                }
+                // A node that has judged a later request has dropped the one before.
+                Attempt::Busy { refusals, .. } if refusals.iter().all(Refusal::is_queued) => {}
+                Attempt::Won(..) if self.fencing => {}
+                _ => release(before),
+            }
         }
+        if let Attempt::Busy { parked, .. } = attempt
+            && let Some(unwanted) = parked.take().and_then(|parked| place.park(parked))
+        {
+            release(unwanted);
+        }
+        cell
+    }
+
+    /// Takes up what was parked, and has been granted.
+    fn take_up(&self, plan: &Plan, parked: Parked) -> Option<Arc<Cell>> {
+        let cell = self.bid(plan, None).take_up(&parked);
+        if cell.is_none() {
+            self.client.reaper.release(parked.orphan(&plan.key));
+        }
+        cell
+    }
+
+    /// Whether requests of one who waits are parked. Several nodes would have to
+    /// grant it at the same time, and what a request waits is lost for its lease.
+    fn parks(&self, plan: &Plan) -> bool {
+        let driver = &self.client.driver;
+        driver.nodes().len() == 1 && plan.terms.ttl.duration() >= driver.turn() * 2
     }
 
     async fn pause(&self, pause: Duration, deadline: Option<Instant>) {
@@ -124,36 +193,45 @@ impl Mutex {
         sleep_until(deadline.map_or(wake, |end| wake.min(end))).await;
     }
 
+    fn bid<'a>(&'a self, plan: &'a Plan, ticket: Option<Ticket>) -> Bid<'a> {
+        Bid {
+            driver: &self.client.driver,
+            reaper: &self.client.reaper,
+            proposals: self.fencing.then_some(&*self.client.proposals),
+            name: &self.name,
+            key: &plan.key,
+            terms: plan.terms,
+            ticket,
+        }
+    }
+
     /// Tries once; who has a place among the waiting takes one with the nodes
     /// too, when it is refused.
-    async fn attempt(&self, plan: &Plan, place: Option<&Place<'_>>) -> Result<Attempt> {
+    async fn attempt(
+        &self,
+        plan: &Plan,
+        place: Option<&Place<'_>>,
+        parks: Option<u64>,
+    ) -> Result<Attempt> {
         self.client.ensure_open()?;
         let Client {
             driver,
-            reaper,
             proposals,
             settings,
             ..
         } = &*self.client;
-        let Plan { key, terms } = plan;
         let token = settings.token(self.note.as_deref())?;
-        let ticket = place.and_then(|place| {
-            place.enrol(&token, terms.ttl, || {
+        let mut ticket = place.and_then(|place| {
+            place.enrol(&token, plan.terms.ttl, || {
                 // The clock of one node says it better than that of each client.
                 let now = (driver.nodes().len() > 1).then(|| proposals.next(driver.now()).number());
                 settings.ticket(now)
             })
         });
-        let bid = Bid {
-            driver,
-            reaper,
-            proposals: self.fencing.then_some(&**proposals),
-            name: &self.name,
-            key,
-            terms: *terms,
-            ticket,
-        };
-        Ok(bid.attempt(token).await)
+        if let Some(ticket) = &mut ticket {
+            ticket.parks = parks;
+        }
+        Ok(self.bid(plan, ticket).attempt(token).await)
     }
 }
 

@@ -153,6 +153,13 @@ pub(crate) struct Refusal {
     pub(crate) kept: bool,
 }
 
+impl Refusal {
+    /// Whether we stand in the node's queue.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.first.is_some()
+    }
+}
+
 impl Votes {
     /// Waits until the round is decided, and not a moment longer.
     pub(crate) async fn verdict(&mut self) -> Verdict {

@@ -29,8 +29,8 @@ pub(crate) struct Settings {
     pub(crate) suffix: String,
     /// The name by which nodes call this client when its turn comes.
     pub(crate) client: Arc<str>,
-    /// How many tickets it has had.
-    pub(crate) tickets: Arc<AtomicU64>,
+    /// How many numbers it has given, to tickets and to requests that may be parked.
+    pub(crate) numbers: Arc<AtomicU64>,
     /// Whether they also say since when.
     pub(crate) dated: bool,
 }
@@ -52,7 +52,7 @@ impl Default for Settings {
             suffix: owner.suffix(),
             owner,
             client: "".into(),
-            tickets: Arc::default(),
+            numbers: Arc::default(),
             dated: false,
         }
     }
@@ -80,8 +80,12 @@ impl Settings {
 
     /// A ticket that was never used before, for one who has waited `since`.
     pub(crate) fn ticket(&self, since: Option<u64>) -> Ticket {
-        let number = self.tickets.fetch_add(1, Ordering::Relaxed);
-        Ticket::new(&self.client, number, since)
+        Ticket::new(&self.client, self.number(), since)
+    }
+
+    /// A number that was never used before by this client.
+    pub(crate) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Lets tokens also say for whom and for what program, and since when.

@@ -108,6 +108,7 @@ fn rules_table() {
                         News::First => format!(", calls {client}"),
                         News::Changed => panic!("no rule says so"),
                         News::YourTurn => format!(", calls {client} to take it"),
+                        News::Granted(number) => format!(", calls {client}: granted {number}"),
                     };
                 }
                 assert_eq!(words, expected.trim(), "{line}");
@@ -162,8 +163,11 @@ fn request_of(words: &[&str]) -> Request {
             ballot: ballot(4),
             ticket: client.map(|client| {
                 let (client, since) = client.split_once('@').unwrap_or((client, ""));
+                // A request that may be parked has a number.
+                let (client, parks) = client.split_once('!').unwrap_or((client, ""));
                 Ticket {
                     name: client.into(),
+                    parks: parks.parse().ok(),
                     since: since
                         .parse()
                         .ok()

@@ -11,4 +11,4 @@ mod queue;
 mod watch;
 
 pub(crate) use queue::{Place, Queues, Turn, Wish};
-pub(crate) use watch::Watch;
+pub(crate) use watch::{Event, Watch};

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::contended::Contended;
+use crate::attempt::Parked;
 use crate::guard::Guard;
 use crate::reaper::Orphan;
 
@@ -34,6 +35,22 @@ struct Queue {
     /// Their place in the queues of the nodes, if they have one, and how it is
     /// given up.
     place: Option<(Ticket, Orphan)>,
+    /// What they have asked for and may still get.
+    parked: Option<Parked>,
+}
+
+impl Queue {
+    /// Takes out what is to be given up on the nodes when nobody waits any more.
+    fn take_orphan(&mut self, key: &Key) -> Option<Orphan> {
+        let place = self.place.take();
+        match self.parked.take() {
+            Some(parked) => {
+                let ticket = place.as_ref().map(|(ticket, _)| ticket);
+                Some(parked.orphan(key).with(ticket))
+            }
+            None => place.map(|(_, orphan)| orphan),
+        }
+    }
 }
 
 /// What somebody who waits wants.
@@ -129,7 +146,7 @@ impl Queues {
             queue.seats.front().filter(|seat| fits(&seat.wish))?;
             let seat = queue.seats.pop_front()?;
             if queue.seats.is_empty() {
-                seat.lock().leaves = queue.place.take().map(|(_, orphan)| orphan);
+                seat.lock().leaves = queue.take_orphan(key);
             }
             Some(Taken(seat))
         })
@@ -165,10 +182,11 @@ impl Queues {
             }
             return changed;
         }
-        let place = queues.remove(key).and_then(|queue| queue.place);
+        let orphan = queues.remove(key);
+        let orphan = orphan.and_then(|mut queue| queue.take_orphan(key));
         drop(queues);
-        if let Some((_, place)) = place {
-            (self.leave)(place);
+        if let Some(orphan) = orphan {
+            (self.leave)(orphan);
         }
         changed
     }
@@ -256,6 +274,26 @@ impl Place<'_> {
         let orphan = Orphan::new(&self.key, token, ttl, None).with(Some(&ticket));
         queue.place = Some((ticket.clone(), orphan));
         Some(ticket)
+    }
+
+    /// A request of ours is parked: those after us take it up should we leave.
+    /// Gives back what nobody will take up: an older one, or this one when
+    /// nobody waits any more.
+    pub(crate) fn park(&self, parked: Parked) -> Option<Parked> {
+        let mut queues = self.queues.lock();
+        match queues.get_mut(&self.key).map(|queue| &mut queue.parked) {
+            Some(Some(newer)) if newer.number > parked.number => Some(parked),
+            Some(place) => place.replace(parked),
+            None => Some(parked),
+        }
+    }
+
+    /// What is parked, if it is the one. Whoever takes it sees to it that it is
+    /// used or given back.
+    pub(crate) fn take_parked(&self, is: impl Fn(&Parked) -> bool) -> Option<Parked> {
+        let mut queues = self.queues.lock();
+        let parked = &mut queues.get_mut(&self.key)?.parked;
+        parked.take_if(|parked| is(parked))
     }
 
     /// Our turn has come on the nodes: those after us take a new place there.

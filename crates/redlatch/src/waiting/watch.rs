@@ -63,6 +63,14 @@ pub(crate) struct Watch<'a> {
     number: u32,
 }
 
+/// What one who waits has waited for.
+pub(crate) enum Event {
+    /// An attempt may win, or is due.
+    WorthTrying,
+    /// The parked request with this number was granted.
+    Granted(u64),
+}
+
 /// What is known of the key on one node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
@@ -148,8 +156,13 @@ impl<'a> Watch<'a> {
 
     /// Waits until another attempt is worth it: the lock may be free on a quorum
     /// of nodes, it is our turn, the holder's lease has run out unless renewed,
-    /// or it is time to ask anyway. Never longer than to the deadline.
-    pub(crate) async fn until_worth_trying(&mut self, deadline: Option<Instant>) {
+    /// or it is time to ask anyway. Never longer than to the deadline. Who
+    /// `parks` its requests asks again when it has become the first.
+    pub(crate) async fn until_worth_trying(
+        &mut self,
+        deadline: Option<Instant>,
+        parks: bool,
+    ) -> Event {
         let begin = Instant::now();
         let mut turn = None;
         // Beside the bells: one who waits for a slow node must hear the others.
@@ -174,7 +187,7 @@ impl<'a> Watch<'a> {
             tokio::select! {
                 // In order, so that a flood of news holds up no time that was set.
                 biased;
-                () = sleep_until(wake) => return,
+                () = sleep_until(wake) => return Event::WorthTrying,
                 () = sleep_until(look.unwrap_or(begin)), if look.is_some() => {
                     let asked = self.look().into_iter();
                     answers.extend(asked.map(|(node, number, answer)| async move {
@@ -186,7 +199,7 @@ impl<'a> Watch<'a> {
                     if self.nodes[node] == Known::Asked(number) {
                         self.nodes[node] = Known::by(answer);
                         if self.is_absent() {
-                            return;
+                            return Event::WorthTrying;
                         }
                     }
                 }
@@ -196,6 +209,10 @@ impl<'a> Watch<'a> {
                     }
                 }
                 (node, news) = self.rung() => match news {
+                    News::Granted(number) => return Event::Granted(number),
+                    News::First if self.nodes[node] == Known::Behind && parks => {
+                        return Event::WorthTrying;
+                    }
                     News::First if self.nodes[node] == Known::Behind => {
                         self.nodes[node] = Known::First;
                         self.trust = Instant::now() + TRUST;
@@ -204,7 +221,7 @@ impl<'a> Watch<'a> {
                     News::YourTurn => {
                         self.nodes[node] = Known::Absent;
                         if self.is_absent() {
-                            return;
+                            return Event::WorthTrying;
                         }
                         turn = turn.or(Some(Instant::now() + TOGETHER));
                     }

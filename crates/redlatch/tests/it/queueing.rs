@@ -26,6 +26,14 @@ async fn queued(latch: &Redlatch, server: &RedisServer) -> JoinHandle<Guard> {
     waiter
 }
 
+/// The same, when the time is over for which its request is parked: it has to
+/// be called.
+async fn queued_for_long(latch: &Redlatch, server: &RedisServer) -> JoinHandle<Guard> {
+    let waiter = queued(latch, server).await;
+    eventually("nothing is parked", || !server.is_parked("job")).await;
+    waiter
+}
+
 async fn called(waiter: JoinHandle<Guard>) -> Guard {
     let called = timeout(CALLED, waiter).await;
     called.expect("it was not called").unwrap()
@@ -75,7 +83,7 @@ async fn who_will_not_wait_does_not_overtake_who_does() {
     let (holder, newcomer) = (client(&server).await, client(&server).await);
     let slow = patient([proxy.url()]).build().await.unwrap();
     let guard = holder.mutex("job").lock().await.unwrap();
-    let waiter = queued(&slow, &server).await;
+    let waiter = queued_for_long(&slow, &server).await;
     // It is called, and its answer takes a while.
     proxy.delay_requests(Duration::from_millis(100));
     guard.release().await.unwrap();
@@ -108,7 +116,7 @@ async fn one_who_is_frozen_holds_others_up_for_one_turn_only() {
     let (holder, newcomer) = (client(&server).await, client(&server).await);
     let first = patient([proxy.url()]).build().await.unwrap();
     let guard = holder.mutex("job").lock().await.unwrap();
-    let frozen = queued(&first, &server).await;
+    let frozen = queued_for_long(&first, &server).await;
     // Its connection stays, but it hears and says nothing.
     proxy.hold();
     guard.release().await.unwrap();
@@ -119,6 +127,96 @@ async fn one_who_is_frozen_holds_others_up_for_one_turn_only() {
     eventually("its place", || server.queue("job").len() == 1).await;
     guard.release().await.unwrap();
     called(frozen).await.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_gives_a_lock_back_hands_it_to_the_first() {
+    let server = RedisServer::start();
+    let (holder, one, other) = (
+        client(&server).await,
+        client(&server).await,
+        client(&server).await,
+    );
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let fence = guard.fence();
+    let first = queued(&one, &server).await;
+    eventually("its request is parked", || server.is_parked("job")).await;
+    let second = queued(&other, &server).await;
+    let token = server.get(KEY);
+    guard.release().await.unwrap();
+    let next = server.get(KEY).expect("it is held all the time");
+    assert_ne!(Some(&next), token.as_ref());
+    let guard = called(first).await;
+    assert_eq!(guard.token().as_str().as_bytes(), next);
+    assert!(guard.fence() > fence);
+    guard.ensure_held().unwrap();
+    // The next one asks again when it has become the first.
+    eventually("the next one's is parked", || server.is_parked("job")).await;
+    let fence = guard.fence();
+    guard.release().await.unwrap();
+    let guard = called(second).await;
+    assert!(guard.fence() > fence);
+    guard.release().await.unwrap();
+    eventually("nothing is left", || server.locks().is_empty()).await;
+}
+
+#[tokio::test]
+async fn one_who_hears_too_late_that_it_was_granted_does_not_hold_it() {
+    let server = RedisServer::start();
+    let proxy = server.proxy();
+    let ttl = Duration::from_secs(1);
+    let hasty = |url: String| {
+        let builder = Redlatch::builder().nodes([url]).ttl(ttl);
+        builder.node_timeout(Duration::from_millis(100)).build()
+    };
+    let (holder, newcomer) = (client(&server).await, client(&server).await);
+    let first = hasty(proxy.url()).await.unwrap();
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let frozen = queued(&first, &server).await;
+    eventually("its request is parked", || server.is_parked("job")).await;
+    proxy.hold();
+    guard.release().await.unwrap();
+    assert!(server.get(KEY).is_some(), "it was granted");
+    // It is as one who dies while it holds the lock: that costs its ttl.
+    let guard = newcomer.mutex("job").lock_timeout(LONG).await.unwrap();
+    proxy.heal();
+    eventually("its place", || server.queue("job").len() == 1).await;
+    assert!(!frozen.is_finished(), "it knows that it does not hold it");
+    let fence = guard.fence();
+    guard.release().await.unwrap();
+    let guard = timeout(LONG, frozen).await.unwrap().unwrap();
+    assert!(guard.fence() > fence);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_granted_to_one_who_gives_up_goes_to_the_next_of_its_process() {
+    let server = RedisServer::start();
+    let (holder, one, other) = (
+        client(&server).await,
+        client(&server).await,
+        client(&server).await,
+    );
+    for _ in 0..20 {
+        let guard = holder.mutex("job").lock().await.unwrap();
+        let first = queued(&one, &server).await;
+        let job = one.mutex("job");
+        let heir = tokio::spawn(async move { job.lock().await.unwrap() });
+        tokio::task::yield_now().await;
+        let second = queued(&other, &server).await;
+        eventually("a request is parked", || server.is_parked("job")).await;
+        // Granted by the node, and given up before it hears of it.
+        guard.release().await.unwrap();
+        first.abort();
+        match first.await {
+            // It heard it first: then the heir is handed the lease.
+            Ok(guard) => drop(guard),
+            Err(aborted) => assert!(aborted.is_cancelled()),
+        }
+        called(heir).await.release().await.unwrap();
+        called(second).await.release().await.unwrap();
+        eventually("nothing is left", || server.locks().is_empty()).await;
+    }
 }
 
 #[tokio::test]

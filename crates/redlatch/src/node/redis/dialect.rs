@@ -23,14 +23,21 @@ macro_rules! rule {
 static ACQUIRE: Rule = rule!(
     "guard.lua",
     "ballot.lua",
+    "quick.lua",
     "queue.lua",
     "turn.lua",
     "acquire.lua"
 );
-static ACQUIRE_PLAIN: Rule = rule!("plain.lua", "queue.lua", "turn.lua", "acquire.lua");
+static ACQUIRE_PLAIN: Rule = rule!(
+    "plain.lua",
+    "quick.lua",
+    "queue.lua",
+    "turn.lua",
+    "acquire.lua"
+);
 static EXTEND: Rule = rule!("extend.lua");
 static EXTEND_GUARDED: Rule = rule!("guard.lua", "extend.lua");
-static RELEASE: Rule = rule!("queue.lua", "release.lua");
+static RELEASE: Rule = rule!("release.lua", "queue.lua", "pass_on.lua");
 static FORCE: Rule = rule!("guard.lua", "ballot.lua", "force.lua");
 static INSPECT: Rule = rule!("inspect.lua");
 static INIT: Rule = rule!("init.lua");
@@ -148,7 +155,7 @@ impl Dialect {
                 ballot,
                 leaves,
             } => {
-                let keys = ballot.map_or(Keys::Queue, |_| Keys::Fence);
+                let keys = ballot.map_or(Keys::Queue, |_| Keys::Guard);
                 let mut call = self.call(&RELEASE, form, key, keys);
                 call.arg(self.turn).arg(token.as_str());
                 call.arg(leaves.as_deref().unwrap_or_default());
@@ -156,6 +163,7 @@ impl Dialect {
                     let max_ttl = self.policy.as_ref().map(|policy| policy.max_ttl);
                     call.arg(fence::slot(key)).arg(ballot.number());
                     call.arg(rules::tolerance(max_ttl));
+                    call = self.guarded(call);
                 }
                 call
             }
@@ -221,13 +229,16 @@ impl Dialect {
         call.arg(token.as_str()).arg(ttl.millis()).arg(born);
         call.arg(self.turn);
         match ticket {
-            None => call.arg("").arg(""),
-            Some(Ticket { name, since }) => {
+            None => call.arg("").arg("").arg(""),
+            Some(Ticket { name, since, parks }) => {
                 call.arg(&**name);
-                match since {
-                    None => call.arg(""),
-                    Some(since) => call.arg(*since),
+                for number in [since, parks] {
+                    match number {
+                        None => call.arg(""),
+                        Some(number) => call.arg(*number),
+                    };
                 }
+                call
             }
         };
     }

@@ -132,9 +132,13 @@ pub(super) fn called(data: &[Value]) -> Option<(Key, News)> {
     let (news, key) = std::str::from_utf8(text(message)?)
         .ok()?
         .split_at_checked(1)?;
-    let news = match news {
-        "T" => News::YourTurn,
-        "F" => News::First,
+    let (key, news) = match news {
+        "T" => (key, News::YourTurn),
+        "F" => (key, News::First),
+        "G" => {
+            let (number, key) = key.split_once(' ')?;
+            (key, News::Granted(number.parse().ok()?))
+        }
         _ => return None,
     };
     Some((Key::new(key), news))

@@ -11,8 +11,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind};
 use redlatch_core::rules::{Guard, Stored};
 use redlatch_core::{
-    Ballot, GuardOrder, GuardView, Holder, Key, News, NodeState, Policy, Reply, Request, Scene,
-    Switchboard, Ticket, Token, Ttl, fence,
+    Ballot, GuardOrder, GuardView, Holder, Key, News, NodeState, Parked, Policy, Reply, Request,
+    Scene, Switchboard, Ticket, Token, Ttl, fence,
 };
 use redlatch_testkit::RedisServer;
 use tokio::sync::mpsc;
@@ -38,6 +38,8 @@ enum Step {
     Expire(Key),
     /// The turn of the first who waits is over.
     PassTurn(Key),
+    /// What is parked has been there for too long.
+    PassParking(Key),
     /// The quarantine is over.
     Arm,
     /// The clock was stepped back during a quarantine.
@@ -70,7 +72,11 @@ struct Board(RefCell<Vec<String>>);
 
 impl Switchboard for Board {
     fn call(&self, client: &str, key: &Key, news: News) -> bool {
-        let news = if news == News::YourTurn { "T" } else { "F" };
+        let news = match news {
+            News::Granted(number) => format!("G{number} "),
+            News::YourTurn => "T".to_owned(),
+            _ => "F".to_owned(),
+        };
         let reached = client != GONE;
         if reached {
             self.0.borrow_mut().push(format!("{client} {news}{key}"));
@@ -91,9 +97,10 @@ pub(in crate::node) fn requests() -> impl Strategy<Value = Request> {
     let plain = || prop::option::weighted(0.8, ballot());
     // Within the second before now, so that no clock cuts it; made absolute later.
     let ticket = || {
-        (ticket_name(), 0..8u64).prop_map(|(name, n)| {
+        let parks = prop::option::weighted(0.7, 0..100u64);
+        (ticket_name(), 0..8u64, parks).prop_map(|(name, n, parks)| {
             let since = Some(Ballot::at(19_000 + 100 * n, n).number());
-            Ticket { name, since }
+            Ticket { name, since, parks }
         })
     };
     prop_oneof![
@@ -126,6 +133,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => key().prop_map(Step::Delete),
         6 => key().prop_map(Step::Expire),
         6 => key().prop_map(Step::PassTurn),
+        2 => key().prop_map(Step::PassParking),
         8 => Just(Step::Arm),
         1 => Just(Step::FarAhead),
         2 => (0..4u8).prop_map(Step::Deployment),
@@ -232,6 +240,16 @@ impl<'a> Pair<'a> {
                 let queue = queue_key(&key);
                 server.command(&["ZADD", &queue, "XX", "-1", ""]);
                 self.rules.let_turn_pass(&key);
+            }
+            Step::PassParking(key) => {
+                let queue = queue_key(&key);
+                if let Some(parked) = stored_queue(server, &key, self.begin).parked {
+                    let last = parked.split(' ').next().unwrap();
+                    server.command(&["ZREM", &queue, &parked]);
+                    let passed = parked.replacen(last, "1", 1);
+                    server.command(&["ZADD", &queue, "-inf", &passed]);
+                }
+                self.rules.let_parking_pass(&key);
             }
             Step::Arm => self.set_armed(self.begin - 1000),
             Step::FarAhead => self.set_armed(self.begin + 100 * MAX_TTL * 1000),
@@ -391,8 +409,12 @@ impl<'a> Pair<'a> {
             let places = queue
                 .places()
                 .map(|(place, client)| (client.to_owned(), place));
-            let kept = queue.kept().map(|kept| seconds(kept, self.begin));
-            prop_assert_eq!(stored, (places.collect(), kept));
+            let expected = StoredQueue {
+                places: places.collect(),
+                kept: queue.kept().map(|kept| seconds(kept, self.begin)),
+                parked: queue.parked().map(parked_text),
+            };
+            prop_assert_eq!(stored.since(self.begin), expected.since(self.begin));
         }
         let stored = stored_guard(self.server, self.begin);
         let expected = self.rules.guard().map_or(BTreeMap::new(), |guard| {
@@ -455,24 +477,57 @@ fn queue_key(key: &Key) -> String {
     format!("redlatch:__queue:{key}")
 }
 
-/// Who waits and since when, and for how many `seconds` since `begin` the lock
-/// is kept for the first.
-fn stored_queue(
-    server: &RedisServer,
-    key: &Key,
-    begin: u64,
-) -> (Vec<(String, u64)>, Option<String>) {
+/// Who waits and since when, for how many `seconds` since the beginning the
+/// lock is kept for the first, and the request that is parked.
+#[derive(Debug, PartialEq)]
+struct StoredQueue {
+    places: Vec<(String, u64)>,
+    kept: Option<String>,
+    parked: Option<String>,
+}
+
+impl StoredQueue {
+    /// The same with the time of the parked request as `seconds` since `begin`.
+    fn since(mut self, begin: u64) -> Self {
+        self.parked = self.parked.map(|parked| {
+            let (last, rest) = parked.split_once(' ').unwrap();
+            format!("{} {rest}", seconds(last.parse().unwrap(), begin))
+        });
+        self
+    }
+}
+
+/// A parked request as the scripts store it.
+fn parked_text(parked: &Parked) -> String {
+    let ballot = parked.ballot.map_or(0, Ballot::number);
+    format!(
+        "{} {ballot} {} {} {} {}{}",
+        parked.last,
+        parked.ttl.millis(),
+        parked.number,
+        parked.ticket.len(),
+        parked.ticket,
+        parked.token.as_str()
+    )
+}
+
+fn stored_queue(server: &RedisServer, key: &Key, begin: u64) -> StoredQueue {
     let rows = server.command(&["ZRANGE", &queue_key(key), "0", "-1", "WITHSCORES"]);
     let rows: Vec<&str> = rows.as_array().iter().map(|row| row.as_text()).collect();
-    let (mut places, mut kept) = (Vec::new(), None);
+    let mut queue = StoredQueue {
+        places: Vec::new(),
+        kept: None,
+        parked: None,
+    };
     for row in rows.chunks(2) {
-        let score: i64 = row[1].parse::<f64>().unwrap() as i64;
+        let score = row[1].parse::<f64>().unwrap();
         match row[0] {
-            "" => kept = Some(seconds(score.unsigned_abs(), begin)),
-            client => places.push((client.to_owned(), score as u64)),
+            parked if score == f64::NEG_INFINITY => queue.parked = Some(parked.to_owned()),
+            "" => queue.kept = Some(seconds(score.abs() as u64, begin)),
+            client => queue.places.push((client.to_owned(), score as u64)),
         }
     }
-    (places, kept)
+    queue
 }
 
 fn clock(server: &RedisServer) -> u64 {

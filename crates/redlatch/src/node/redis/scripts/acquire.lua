@@ -3,7 +3,7 @@
 --          others has just confirmed it.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the queue (see queue.lua and turn.lua, which run before this)
+-- KEYS[2]  the queue (see quick.lua, queue.lua and turn.lua, which run before this)
 -- KEYS[3]  the highest ballot granted in each slot (see ballot.lua, which runs
 --          before those); fields f<slot> say by which ballot a lock was taken
 --          away by force. Not given for a plain lock (see plain.lua)
@@ -16,6 +16,8 @@
 -- ARGV[6]  for how many milliseconds a free lock is kept for the first who waits
 -- ARGV[7]  a ticket, to wait if it must (see queue.lua); or ''
 -- ARGV[8]  since when it has waited, or ''
+-- ARGV[9]  the number by which the client is told that this was granted after
+--          all, when it may be parked; or ''
 --
 -- Returns GRANTED, KEPT (it is free, but somebody else's turn), FORCED, or an
 -- array: HELD with the value, the milliseconds that remain and the slot's
@@ -23,14 +25,14 @@
 -- not free, the same; LOW with the ballot to exceed and the clock; TTL_TOO_LONG
 -- with the longest; or what the others return.
 
-if max_ttl and tonumber(ARGV[4]) > max_ttl then
-    return { 'TTL_TOO_LONG', max_ttl }
-end
 local ticket, since = ARGV[7], ARGV[8]
+local waited_for, _, _, parked = first()
+if parked and ARGV[5] == '' then
+    parked = withdraw(parked, ticket, ARGV[3])
+end
 local forced = ARGV[5] ~= '' and
     tonumber(call('HGET', KEYS[3], 'f' .. ARGV[1]) or 0) > tonumber(ARGV[5])
 if ballot > seen and not forced then
-    local waited_for = first()
     -- A lease that joins again asks nobody: it was its turn all the time.
     if waited_for and waited_for ~= ticket and ARGV[5] == '' and
         call('PTTL', KEYS[1]) == -2 and yields(ticket, since, tonumber(ARGV[6])) then
@@ -71,7 +73,11 @@ elseif value then
         -- Whoever took it may know nothing of the queue: then the first has not
         -- let its turn pass.
         call('ZREM', KEYS[2], '')
-        return { 'QUEUED', join(ticket, since), value, left, slot_ballot }
+        local is_first = join(ticket, since)
+        if is_first == 1 and ARGV[9] ~= '' and ballot > seen then
+            park(parked, ticket, KEYS[3] and ARGV[2] or '0')
+        end
+        return { 'QUEUED', is_first, value, left, slot_ballot }
     end
     return { 'HELD', value, left, slot_ballot }
 elseif forced then

@@ -5,29 +5,56 @@
 --          ticket is the channel on which its client is called, # and a number.
 --          While a free lock is kept for the first of them, the member '' says
 --          until when: its score is that millisecond, negative, so that it
---          stands before all others.
+--          stands before all others. A request that the first has parked stands
+--          before that, by the score -inf.
 --
 -- Goes on with functions. The queue never grants anything: it only makes a
 -- request wait that comes out of turn. PUBLISH says how many have heard it, so
 -- a client that is gone is found out when it is called.
 
-local call = redis.call
-
--- The first, its place, and until when the lock is kept for it.
+-- The first, its place, until when the lock is kept for it, and what is parked.
 local function first()
-    local rows = call('ZRANGE', KEYS[2], 0, 1, 'WITHSCORES')
-    if rows[1] == '' then
-        return rows[3], tonumber(rows[4]), -rows[2]
+    local rows = call('ZRANGE', KEYS[2], 0, 2, 'WITHSCORES')
+    local at, parked, kept = 1, nil, nil
+    if rows[2] == '-inf' then
+        at, parked = 3, rows[1]
     end
-    return rows[1], tonumber(rows[2])
+    if rows[at] == '' then
+        at, kept = at + 2, -rows[at + 1]
+    end
+    return rows[at], tonumber(rows[at + 1]), kept, parked
 end
 
-local function hears(ticket, news)
+-- A parked request: its ticket and its token; the last millisecond at which it
+-- may be granted; its ballot, 0 for a plain lock; its ttl, and its number.
+local function parts(parked)
+    local last, ballot, ttl, number, size, rest =
+        string.match(parked, '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+    return string.sub(rest, 1, size), string.sub(rest, size + 1), tonumber(last), ballot, ttl, number
+end
+
+-- A client that asks anew, or gives up, does not want any more what it had
+-- parked. Says what is parked by others.
+local function withdraw(parked, ticket, token)
+    local its_ticket, its_token = parts(parked)
+    if its_ticket == ticket or its_token == token then
+        call('ZREM', KEYS[2], parked)
+        return nil
+    end
+    return parked
+end
+
+-- How many have heard it; nil for who may not call.
+local function publish(ticket, news)
     local channel = string.match(ticket, '^(.*)#')
-    -- pcall: who may not call can't tell that nobody hears, and must not take
-    -- the places of all away. The first looks at the lock itself.
     local heard = redis.pcall('PUBLISH', channel, news .. KEYS[1])
-    return type(heard) ~= 'number' or heard > 0
+    return type(heard) == 'number' and heard or nil
+end
+
+-- Who may not call can't tell that nobody hears, and must not take the places
+-- of all away. The first looks at the lock itself.
+local function hears(ticket, news)
+    return publish(ticket, news) ~= 0
 end
 
 -- Calls the first one that hears it, who may be known; those before it are
@@ -38,6 +65,9 @@ local function call_first(news, known)
         call('ZREM', KEYS[2], ticket)
         ticket = first()
     end
+    if not ticket then
+        call('DEL', KEYS[2])
+    end
     return ticket
 end
 
@@ -46,8 +76,6 @@ end
 local function freed(now, turn, known)
     if call_first('T', known) then
         call('ZADD', KEYS[2], -(now + turn), '')
-    else
-        call('DEL', KEYS[2])
     end
 end
 

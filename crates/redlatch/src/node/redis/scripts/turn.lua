@@ -50,6 +50,16 @@ local function join(ticket, since)
     return first() == ticket and 1 or 0
 end
 
+-- Parks the request of the first, for a quarter of a turn.
+local function park(parked, ticket, ballot)
+    if parked then
+        call('ZREM', KEYS[2], parked)
+    end
+    local last = string.format('%.0f', now + math.floor(ARGV[6] / 4))
+    call('ZADD', KEYS[2], '-inf', table.concat(
+        { last, ballot, ARGV[4], ARGV[9], #ticket, ticket .. ARGV[3] }, ' '))
+end
+
 -- The lock was granted, to the client if it waited: the next one is first now.
 local function granted(ticket)
     call('ZREM', KEYS[2], ticket, '')

@@ -1,0 +1,78 @@
+-- RELEASE while somebody waits: whose turn it is now.
+--
+-- Runs after release.lua, which see for KEYS and ARGV, and queue.lua. Has from
+-- there: clock, seen, value.
+
+-- Whether this ballot would be granted: what guard.lua and ballot.lua ask for.
+local function admits(ballot)
+    if not KEYS[3] then
+        -- Who gives back a plain lock knows nothing of ballots.
+        return false
+    end
+    if KEYS[4] then
+        local guard = call('HMGET', KEYS[4], 'run', 'deployment', 'armed', 'floor')
+        local run = ARGV[7]
+        if guard[1] ~= run then
+            local info = call('INFO', 'server') .. call('INFO', 'replication')
+            run = string.match(info, 'run_id:(%x+)') .. string.match(info, 'master_replid:(%x+)')
+        end
+        if guard[1] ~= run or guard[2] ~= ARGV[8] or tonumber(guard[3]) > clock() then
+            return false
+        end
+        seen = math.max(seen, tonumber(guard[4]))
+    end
+    return ballot > seen and ballot <= (clock() + ARGV[6]) * 1024
+end
+
+-- Grants the lock to the request that the first has parked, by the rules for
+-- one that has just come.
+local function hand_on(first_ticket, parked)
+    local ticket, token, last, ballot, ttl, number = parts(parked)
+    -- One too far away was parked before this server's clock was stepped back.
+    if ticket ~= first_ticket or clock() > last or last > clock() + math.floor(ARGV[1] / 4) or
+        (ballot ~= '0' and not admits(tonumber(ballot))) or
+        (publish(ticket, 'G' .. number .. ' ') or 0) == 0 then
+        return false
+    end
+    call('SET', KEYS[1], token, 'PX', ttl)
+    if ballot ~= '0' then
+        call('HSET', KEYS[3], ARGV[4], ballot)
+    end
+    call('ZREM', KEYS[2], parked, ticket, '')
+    call_first('F')
+    return true
+end
+
+local waited_for, _, _, parked = first()
+if parked then
+    parked = withdraw(parked, ARGV[3], ARGV[2])
+end
+if waited_for and ARGV[3] ~= '' then
+    call('ZREM', KEYS[2], ARGV[3])
+    -- What it was called for goes to the next.
+    if waited_for == ARGV[3] then
+        if call('PTTL', KEYS[1]) == -2 then
+            freed(clock(), ARGV[1])
+        else
+            call_first('F')
+        end
+        waited_for = first()
+    end
+end
+
+if value == ARGV[2] then
+    if parked and hand_on(waited_for, parked) then
+        return 'RELEASED'
+    end
+    -- Called before the key is gone, so that the first hears it before it is
+    -- told of that: it need not look then.
+    if waited_for then
+        freed(clock(), ARGV[1], waited_for)
+    end
+    call('DEL', KEYS[1])
+    return 'RELEASED'
+elseif value then
+    return 'FOREIGN'
+else
+    return 'MISSING'
+end
