@@ -33,14 +33,12 @@ impl Process {
 pub(crate) struct Server {
     pub(crate) keys: u64,
     pub(crate) tracked: u64,
-    /// Without the buffers of connections, and without the fence table: that one grows to 65,536
-    /// fields and no further.
+    /// Without the buffers of connections.
     pub(crate) memory_kib: u64,
     pub(crate) channels: u64,
     pub(crate) connections: u64,
     pub(crate) trackers: u64,
     pub(crate) scripts: u64,
-    pub(crate) fences: u64,
 }
 
 impl Server {
@@ -56,13 +54,7 @@ impl Server {
                 .parse()
                 .unwrap_or_else(|_| panic!("{name} is {value}"))
         };
-        let usage = server.command(&["MEMORY", "USAGE", FENCES, "SAMPLES", "100"]);
-        let usage = if usage.is_nil() {
-            0
-        } else {
-            usage.as_int() as u64
-        };
-        let memory = field("used_memory").saturating_sub(field("mem_clients_normal") + usage);
+        let memory = field("used_memory").saturating_sub(field("mem_clients_normal"));
         Self {
             keys: server.command(&["DBSIZE"]).as_int() as u64,
             tracked: field("tracking_total_keys"),
@@ -72,7 +64,6 @@ impl Server {
             connections: field("connected_clients") - 1,
             trackers: field("tracking_clients"),
             scripts: field("number_of_cached_scripts"),
-            fences: server.command(&["HLEN", FENCES]).as_int() as u64,
         }
     }
 
@@ -92,9 +83,6 @@ impl Server {
             connections: self.connections + other.connections,
             trackers: self.trackers + other.trackers,
             scripts: self.scripts + other.scripts,
-            fences: self.fences + other.fences,
         }
     }
 }
-
-const FENCES: &str = "redlatch:__fence";

@@ -11,8 +11,9 @@ use tokio::time;
 use crate::worker::{self, MAX_TTL, Tally, Task};
 
 /// One way of using locks, and how often of a thousand times.
-const USES: [(Use, u64); 13] = [
-    (Use::Once, 460),
+const USES: [(Use, u64); 14] = [
+    (Use::Once, 420),
+    (Use::Rush, 40),
     (Use::Busy, 300),
     (Use::Crowd, 40),
     (Use::Cancel, 60),
@@ -31,6 +32,8 @@ const USES: [(Use, u64); 13] = [
 enum Use {
     /// A name that is never used again.
     Once,
+    /// The same, and two clients want it.
+    Rush,
     /// A name that all processes want.
     Busy,
     /// Several at once in one process: the lease is handed over.
@@ -79,6 +82,8 @@ pub(crate) fn kind(error: &Error) -> &'static str {
 pub(crate) struct User {
     task: Task,
     latch: Redlatch,
+    /// Another client in the same process.
+    other: Redlatch,
     dice: Dice,
     tally: Arc<Tally>,
     /// What was lost on purpose.
@@ -86,10 +91,16 @@ pub(crate) struct User {
 }
 
 impl User {
-    pub(crate) fn new(task: Task, latch: Redlatch, dice: Dice, tally: Arc<Tally>) -> Self {
+    pub(crate) fn new(
+        task: Task,
+        [latch, other]: [Redlatch; 2],
+        dice: Dice,
+        tally: Arc<Tally>,
+    ) -> Self {
         Self {
             task,
             latch,
+            other,
             dice,
             tally,
             leaked: Vec::new(),
@@ -127,6 +138,7 @@ impl User {
     async fn go(&mut self, chosen: Use) -> Result<u64> {
         match chosen {
             Use::Once => self.once().await,
+            Use::Rush => self.rush().await,
             Use::Busy => self.busy().await,
             Use::Crowd => self.crowd().await,
             Use::Cancel => self.cancel().await,
@@ -157,6 +169,19 @@ impl User {
         }
         self.give_back(guard).await?;
         Ok(1)
+    }
+
+    async fn rush(&mut self) -> Result<u64> {
+        let mutex = self.fresh();
+        let guard = mutex.lock().await?;
+        let rival = self.other.mutex(mutex.name());
+        let patience = self.dice.millis(1, 60);
+        let hold = self.dice.millis(0, 40);
+        let (waited, ()) = tokio::join!(rival.lock_timeout(patience), async {
+            time::sleep(hold).await;
+            drop(guard);
+        });
+        Ok(1 + u64::from(waited.is_ok()))
     }
 
     async fn busy(&mut self) -> Result<u64> {
@@ -226,7 +251,7 @@ impl User {
     async fn pass_on(&mut self) -> Result<u64> {
         let mutex = self.fresh();
         let exported = mutex.lock().await?.detach();
-        let guard = mutex.adopt(exported).await?;
+        let guard = self.other.mutex(mutex.name()).adopt(exported).await?;
         self.give_back(guard).await?;
         Ok(2)
     }

@@ -214,13 +214,14 @@ pub(crate) fn run(plan: &str) {
 }
 
 async fn work(task: &Task, tally: &Arc<Tally>) {
-    let built = builder(&task.urls).build().await;
-    let latch = built.expect("a quorum of nodes is there");
+    let build = || async { builder(&task.urls).build().await };
+    let there = "a quorum of nodes is there";
+    let latches = [build().await.expect(there), build().await.expect(there)];
     let threads = threads::start(task, tally);
     let began = Instant::now();
     let users = (0..TASKS).map(|number| {
         let dice = Dice::new(task.seed ^ (task.number as u64) << 32 ^ number << 16);
-        let mut user = User::new(task.clone(), latch.clone(), dice, tally.clone());
+        let mut user = User::new(task.clone(), latches.clone(), dice, tally.clone());
         tokio::spawn(async move {
             while !user.tally().is_stopped() {
                 let due = user.tally().claim(user.rate());
@@ -243,8 +244,9 @@ async fn work(task: &Task, tally: &Arc<Tally>) {
     })
     .await;
     println!("{}", tally.to_json(metrics.num_alive_tasks()));
-    latch.close().await;
-    drop(latch);
+    for latch in latches {
+        latch.close().await;
+    }
     tokio::task::spawn_blocking(|| threads.join().expect("no thread panics"))
         .await
         .expect("no thread panics");
