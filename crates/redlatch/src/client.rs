@@ -17,6 +17,7 @@ use crate::list::{self, Listing, Progress};
 use crate::mutex::Mutex;
 use crate::node::memory::MemoryNode;
 use crate::owner::{Owner, OwnerState};
+use crate::probe::NodeView;
 use crate::proposals::Proposals;
 use crate::reaper::Reaper;
 use crate::recipes::once::Once;
@@ -203,6 +204,12 @@ impl Redlatch {
             driver, settings, ..
         } = &*self.client;
         admin::status(driver, settings, limit).await
+    }
+
+    /// The nodes, in the order in which they were given.
+    pub fn nodes(&self) -> Vec<NodeView> {
+        let nodes = self.client.driver.nodes().iter();
+        nodes.cloned().map(NodeView::new).collect()
     }
 
     /// Takes the lock with this name away from whoever holds it. True when

@@ -81,6 +81,7 @@ mod list;
 mod mutex;
 pub mod node;
 mod owner;
+mod probe;
 mod proposals;
 mod random;
 mod reaper;
@@ -113,6 +114,7 @@ pub use node::redis::fuzzing;
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 pub use node::sqlite::SqliteNode;
 pub use owner::Owner;
+pub use probe::NodeView;
 pub use recipes::once::Once;
 pub use redlatch_core as core;
 pub use run::RunError;

@@ -3,6 +3,7 @@
 mod bells;
 mod checkup;
 pub(crate) mod memory;
+mod probe;
 pub(crate) mod redis;
 mod scan;
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
@@ -18,6 +19,7 @@ use redlatch_core::{Key, Policy, Reply, Request};
 pub use bells::{Bell, Bells};
 
 pub use self::checkup::{Examining, Facts};
+pub use self::probe::{Probe, Probing};
 pub use self::scan::{Page, Pattern, Scanning};
 
 /// How long a node may take to answer, unless somebody says otherwise: a
@@ -113,6 +115,21 @@ pub trait Node: Send + Sync + 'static {
                 is_replica: Some(false),
                 ..Facts::default()
             })
+        })
+    }
+
+    /// Answers, and changes nothing: to see how long that takes. Gives up after
+    /// `limit`.
+    ///
+    /// The default asks for a lock that nobody has, and can't say what time the
+    /// node has.
+    fn probe(&self, limit: Duration) -> Probing {
+        let begin = std::time::Instant::now();
+        let key = Key::new("__probe");
+        let answer = self.call(Request::Inspect { key }, limit);
+        Box::pin(async move {
+            answer.await?;
+            Ok(Probe::new(begin.elapsed()))
         })
     }
 

@@ -24,6 +24,7 @@ mod listing;
 mod lost_replies;
 mod owners;
 mod ownership;
+mod probing;
 mod processes;
 mod queueing;
 mod quorum;

@@ -12,7 +12,9 @@ use super::checkup;
 use super::dialect::Dialect;
 use super::server;
 use super::wire::{self, Before, Trouble};
-use crate::node::{Call, CallAll, Charter, Examining, Node, NodeError, Pattern, Ready, Scanning};
+use crate::node::{
+    Call, CallAll, Charter, Examining, Node, NodeError, Pattern, Probing, Ready, Scanning,
+};
 
 /// A node behind a connection that is not ours: it may reconnect behind our
 /// back, or not at all, and what it does about that is its owner's business.
@@ -74,6 +76,14 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Node for Borrowed<C> {
         let mut connection = self.connection.clone();
         Box::pin(async move {
             let sent = wire::scan(&mut connection, &pattern, after.as_deref());
+            flatten(limit, timeout(limit, sent).await)
+        })
+    }
+
+    fn probe(&self, limit: Duration) -> Probing {
+        let mut connection = self.connection.clone();
+        Box::pin(async move {
+            let sent = wire::probe(&mut connection);
             flatten(limit, timeout(limit, sent).await)
         })
     }

@@ -190,7 +190,7 @@ fn is_denied(error: &RedisError) -> bool {
 }
 
 /// How far a server's clock is ahead, if the answer took as long as the question.
-fn ahead(asked: SystemTime, told: SystemTime, seconds: u64, micros: u64) -> Option<i64> {
+pub(super) fn ahead(asked: SystemTime, told: SystemTime, seconds: u64, micros: u64) -> Option<i64> {
     let millis = |time: SystemTime| {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         i64::try_from(since.as_millis()).ok()

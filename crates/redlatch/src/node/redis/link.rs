@@ -26,8 +26,8 @@ use super::reply;
 use super::server::{self, Server};
 use super::wire::{self, Before, Trouble};
 use crate::node::{
-    Bell, Bells, Call, CallAll, Charter, Examining, Node, NodeError, NodeErrorKind, Pattern, Ready,
-    Scanning, Watched, Watching,
+    Bell, Bells, Call, CallAll, Charter, Examining, Node, NodeError, NodeErrorKind, Pattern,
+    Probing, Ready, Scanning, Watched, Watching,
 };
 use crate::random;
 
@@ -204,6 +204,20 @@ impl Node for Link {
             loop {
                 let mut live = turn.live().await?;
                 let sent = wire::scan(&mut live.connection, &pattern, after.as_deref());
+                if let Some(result) = turn.judge(live.number, sent).await {
+                    return result;
+                }
+                turn.spend(live);
+            }
+        })
+    }
+
+    fn probe(&self, limit: Duration) -> Probing {
+        let mut turn = self.turn(limit);
+        Box::pin(async move {
+            loop {
+                let mut live = turn.live().await?;
+                let sent = wire::probe(&mut live.connection);
                 if let Some(result) = turn.judge(live.number, sent).await {
                     return result;
                 }

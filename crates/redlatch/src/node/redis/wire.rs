@@ -1,12 +1,15 @@
 //! Sends requests over a connection, and reads the replies.
 
+use std::time::{Instant, SystemTime};
+
 use redis::aio::ConnectionLike;
 use redis::{ErrorKind, RedisError, Value, cmd};
 use redlatch_core::{Key, Reply, Request};
 
+use super::checkup;
 use super::dialect::{Dialect, Form};
 use super::reply::{self, reply};
-use crate::node::{NodeError, NodeErrorKind, Page, Pattern};
+use crate::node::{NodeError, NodeErrorKind, Page, Pattern, Probe};
 
 /// Why the server gave no reply to a request.
 #[derive(Debug)]
@@ -107,6 +110,17 @@ pub(super) async fn look<C: ConnectionLike>(
         Some(Err(error)) => Err(trouble(error)),
         None => Ok(true),
     }
+}
+
+/// How long the server takes for an answer. TIME is as little work as PING, says
+/// one thing more, and every user of a node has the right to it.
+pub(super) async fn probe<C: ConnectionLike>(connection: &mut C) -> Result<Probe, Trouble> {
+    let (begin, asked) = (Instant::now(), SystemTime::now());
+    let answer = cmd("TIME").query_async::<(u64, u64)>(connection).await;
+    let (seconds, micros) = answer.map_err(trouble)?;
+    let mut probe = Probe::new(begin.elapsed());
+    probe.clock_ahead = checkup::ahead(asked, SystemTime::now(), seconds, micros);
+    Ok(probe)
 }
 
 /// How many keys a server looks at before others get their turn.
