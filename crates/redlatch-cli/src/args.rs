@@ -86,6 +86,7 @@ pub(crate) enum Command {
     Release(ReleaseArgs),
     Init(InitArgs),
     Doctor(DoctorArgs),
+    Bench(BenchArgs),
     Config(ConfigArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -373,6 +374,30 @@ pub(crate) struct InitArgs {
 /// Exits with 0 only when all is well, and with 1 when something is not.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {}
+
+/// Measure the nodes from this machine, and say which settings suit them
+///
+/// This puts load on the nodes: for a few seconds it takes and releases locks as fast as they let
+/// it. Its locks have names of their own that nobody else uses, and all of them are released in the
+/// end, also after Ctrl-C. It measures how fast each node answers, one lock at a time, many at once,
+/// and how long it takes to hand a lock to another client; and it says which node_timeout and ttl
+/// suit that.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  redlatch bench
+  redlatch bench --seconds 60 --tasks 64
+      Longer, to see rare delays too, and with more load.
+  redlatch bench --json | jq 'select(.kind == \"setting\")'")]
+pub(crate) struct BenchArgs {
+    /// How long it takes in all
+    #[arg(long, value_name = "N", default_value = "5", value_parser = duration::parse)]
+    pub(crate) seconds: Duration,
+
+    /// How many locks are taken and released at once, for a third of the time
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(crate) tasks: usize,
+}
 
 /// Show the settings, and where each comes from
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,6 @@
 //! The commands, one a file.
 
+mod bench;
 mod completions;
 mod config;
 mod doctor;
@@ -32,6 +33,7 @@ pub(crate) async fn run(args: Args, output: &Output) -> Result<ExitCode, Failure
         Command::Release(args) => release::run(args, &settings()?, output).await,
         Command::Init(args) => init::run(args, &settings()?, output).await,
         Command::Doctor(_) => doctor::run(&settings()?, output).await,
+        Command::Bench(args) => bench::run(args, &settings()?, output).await,
         Command::Config(_) => config::run(&settings()?, output),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

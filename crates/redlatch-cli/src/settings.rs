@@ -81,9 +81,8 @@ impl Settings {
             };
         }
         let nodes = nodes(args, &files)?;
-        let is_file = |node: &NodeUrl| node.secret().starts_with("sqlite:");
         // A disk that is busy takes its time, and there is no other node to ask meanwhile.
-        let node_timeout = match nodes.value.iter().all(is_file) {
+        let node_timeout = match are_files(&nodes.value) {
             true => Duration::from_millis(500),
             false => Duration::from_millis(50),
         };
@@ -117,11 +116,22 @@ impl Settings {
         self.nodes.origin == Origin::Default
     }
 
+    /// Whether locks are kept in files, and not by servers.
+    pub(crate) fn is_in_files(&self) -> bool {
+        are_files(&self.nodes.value)
+    }
+
     /// Whether nodes that forget are kept out: leases are then no longer than `max_ttl`.
     pub(crate) fn is_guarded(&self) -> bool {
         let several = self.nodes.value.len() > 1;
         self.restart_guard.value.unwrap_or(several)
     }
+}
+
+fn are_files(nodes: &[NodeUrl]) -> bool {
+    nodes
+        .iter()
+        .all(|node| node.secret().starts_with("sqlite:"))
 }
 
 /// Looks for a value in the environment, then in the files.

@@ -6,6 +6,7 @@
     reason = "a test that can't go on says so by panicking"
 )]
 
+mod bench;
 mod doctor;
 mod elect;
 mod environment;
