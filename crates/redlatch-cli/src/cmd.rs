@@ -2,7 +2,7 @@
 
 mod bench;
 mod completions;
-mod config;
+pub(crate) mod config;
 mod doctor;
 mod elect;
 mod init;
@@ -19,6 +19,18 @@ use crate::args::{Args, Command};
 use crate::exit_code::{ExitCode, Failure};
 use crate::output::Output;
 use crate::settings::Settings;
+
+/// Whether a command makes sense with these settings, before any node is asked.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn check(command: &Command, settings: &Settings) -> Result<(), Failure> {
+    match command {
+        Command::Run(args) => run::check(args, settings).map(|_| ()),
+        Command::Elect(args) => lease::Terms::new(&args.lease, settings).map(|_| ()),
+        Command::Top(args) => top::check(args),
+        Command::Bench(args) => bench::check(args),
+        _ => Ok(()),
+    }
+}
 
 pub(crate) async fn run(args: Args, output: &Output) -> Result<ExitCode, Failure> {
     // Only where they are needed: help must not fail for a wrong file.

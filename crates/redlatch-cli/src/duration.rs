@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Reads `1500ms`, `10s`, `5m`, `2h`, `1d` or a bare number of seconds, each
 /// also with a decimal point.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || {
-        format!("{text:?} is no length of time: write 1500ms, 10s, 5m, 2h, or a number of seconds")
-    };
+    // The value is not repeated: who mixes up two settings has put a password here.
+    let wrong =
+        || "no length of time: write 1500ms, 10s, 5m, 2h, or a number of seconds".to_owned();
     let digits = |c: char| c.is_ascii_digit() || c == '.';
     let end = text.find(|c| !digits(c)).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -23,7 +23,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     // Rounded to what is meant: 1500 * 0.001 is not quite 1.5.
     let millis = (number * seconds * 1000.0).round();
     if millis > 1e15 {
-        return Err(format!("{text:?} is longer than anybody can wait"));
+        return Err("longer than anybody can wait".into());
     }
     Ok(Duration::from_millis(millis as u64))
 }

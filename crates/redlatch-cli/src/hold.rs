@@ -37,11 +37,11 @@ pub(crate) struct Hold {
 }
 
 /// The innermost lock that a process was started under, its token and fence.
-const LOCK: &str = "REDLATCH_LOCK";
-const TOKEN: &str = "REDLATCH_TOKEN";
-const FENCE: &str = "REDLATCH_FENCE";
+pub(crate) const LOCK: &str = "REDLATCH_LOCK";
+pub(crate) const TOKEN: &str = "REDLATCH_TOKEN";
+pub(crate) const FENCE: &str = "REDLATCH_FENCE";
 /// The same of all locks around that one, as JSON.
-const OUTER: &str = "REDLATCH_OUTER";
+pub(crate) const OUTER: &str = "REDLATCH_OUTER";
 
 impl Wish<'_> {
     /// Waits for the lock. A signal that comes meanwhile ends it at once: then
@@ -134,7 +134,7 @@ async fn first_try(mutex: &Mutex, patience: Patience) -> Result<Option<Guard>, F
 /// Takes part in a lock of the same name that this process was started under,
 /// if it is still held. A token that a daemon has kept since then is not.
 async fn reenter(mutex: &Mutex) -> Option<Guard> {
-    let outer = outer();
+    let outer = outer(|name| std::env::var(name).ok());
     let (_, token, fence) = outer.iter().find(|(lock, ..)| lock == mutex.name())?;
     let exported = Exported::new(token, *fence).ok()?;
     mutex.adopt(exported).await.ok()
@@ -145,7 +145,7 @@ impl Hold {
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let exported = self.guard.export();
         let name = self.guard.name();
-        let mut outer = outer();
+        let mut outer = outer(|name| std::env::var(name).ok());
         outer.retain(|(lock, ..)| lock != name);
         let outer: Vec<Value> = outer
             .into_iter()
@@ -176,9 +176,8 @@ impl Hold {
 }
 
 /// The locks that this process was started under: name, token, fence; the
-/// innermost first.
-fn outer() -> Vec<(String, String, u64)> {
-    let variable = |name| std::env::var(name).ok();
+/// innermost first. Somebody else may have written these variables.
+pub(crate) fn outer(variable: impl Fn(&str) -> Option<String>) -> Vec<(String, String, u64)> {
     let innermost = || {
         let fence = variable(FENCE)?.parse().ok()?;
         Some((variable(LOCK)?, variable(TOKEN)?, fence))

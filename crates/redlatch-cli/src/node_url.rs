@@ -16,46 +16,62 @@ impl NodeUrl {
         &self.0
     }
 
+    /// Whether it may hold one: in doubt it does.
     pub(crate) fn has_password(&self) -> bool {
-        self.to_string() != self.0
+        self.shown().1
     }
-}
 
-impl fmt::Display for NodeUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// What may be seen of it, and whether anything may not.
+    fn shown(&self) -> (String, bool) {
         if self.0.starts_with("sqlite:") {
-            return f.write_str(&self.0);
+            return (self.0.clone(), false);
         }
-        let (scheme, rest) = match self.0.split_once("://") {
-            Some((scheme, rest)) => (scheme, rest),
+        let Some((scheme, rest)) = self.0.split_once("://") else {
             // No URL at all: nobody knows what it holds.
-            None if self.0.contains('@') => return f.write_str("***"),
-            None => ("", self.0.as_str()),
+            return match self.0.contains('@') {
+                true => ("***".into(), true),
+                false => (self.0.clone(), false),
+            };
         };
         // The last one: who forgot to escape an @ or a / in a password is not
-        // to see a part of it.
-        let (user, place) = match rest.rsplit_once('@') {
+        // to see a part of it. A path to a socket has no user before it.
+        let login = match scheme.ends_with("unix") {
+            true => None,
+            false => rest.rsplit_once('@'),
+        };
+        let (user, place) = match login {
             Some((user, place)) => (Some(user), place),
             None => (None, rest),
+        };
+        let (user, has_password) = match user.map(|user| user.split_once(':')) {
+            Some(Some((user, _))) => (format!("{user}:***@"), true),
+            Some(None) => (format!("{}@", user.unwrap_or_default()), false),
+            None => (String::new(), false),
         };
         let (place, query) = match place.split_once('?') {
             Some((place, query)) => (place, Some(query)),
             None => (place, None),
         };
-        if !scheme.is_empty() {
-            write!(f, "{scheme}://")?;
-        }
-        match user.map(|user| user.split_once(':')) {
-            Some(Some((user, _))) => write!(f, "{user}:***@")?,
-            Some(None) => write!(f, "{}@", user.unwrap_or_default())?,
-            None => {}
-        }
-        f.write_str(place)?;
-        match query {
-            Some(query) if query.contains("pass") => f.write_str("?***"),
-            Some(query) => write!(f, "?{query}"),
-            None => Ok(()),
-        }
+        let (query, has_more) = match query {
+            None => (String::new(), false),
+            Some(query) if query.split('&').all(is_harmless) => (format!("?{query}"), false),
+            Some(_) => ("?***".to_owned(), true),
+        };
+        let shown = format!("{scheme}://{user}{place}{query}");
+        (shown, has_password || has_more)
+    }
+}
+
+/// Whether this part of a query is known to be no password. There are many ways
+/// to write that one: `pass=`, `p%61ss=`.
+fn is_harmless(pair: &str) -> bool {
+    let (name, _) = pair.split_once('=').unwrap_or((pair, ""));
+    matches!(name, "" | "db" | "user" | "protocol")
+}
+
+impl fmt::Display for NodeUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown().0)
     }
 }
 
@@ -79,6 +95,10 @@ mod tests {
             ("redis://:sec/ret@x@a", "redis://:***@a"),
             ("unix:///s?pass=secret", "unix:///s?***"),
             ("unix:///s?db=1", "unix:///s?db=1"),
+            ("unix:///s?pass=sec@ret", "unix:///s?***"),
+            ("unix:///s?db=1&p%61ss=secret", "unix:///s?***"),
+            ("redis+unix:///a@b?user=ada", "redis+unix:///a@b?user=ada"),
+            ("redis://a?protocol=resp3", "redis://a?protocol=resp3"),
             ("ada:secret@a", "***"),
             ("sqlite:/home/a@b/locks.db", "sqlite:/home/a@b/locks.db"),
         ] {
@@ -87,5 +107,6 @@ mod tests {
             assert!(!format!("{node:?}").contains("secret"));
             assert_eq!(node.has_password(), url.contains("sec"), "{url}");
         }
+        assert!(NodeUrl::new("redis://:***@a").has_password());
     }
 }

@@ -2,7 +2,7 @@
 
 mod file;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,8 +59,23 @@ impl std::fmt::Display for Origin {
 
 impl Settings {
     pub(crate) fn resolve(args: &GlobalArgs) -> Result<Self, Failure> {
-        let files = files(args)?;
-        let find = Finder { files: &files };
+        let surroundings = Surroundings {
+            variable: &|name| std::env::var_os(name),
+            file: &|path| std::fs::read_to_string(path),
+        };
+        Self::resolve_in(&surroundings, args)
+    }
+
+    /// The same in surroundings that need not be those of this process.
+    pub(crate) fn resolve_in(
+        surroundings: &Surroundings<'_>,
+        args: &GlobalArgs,
+    ) -> Result<Self, Failure> {
+        let files = surroundings.files(args)?;
+        let find = Finder {
+            surroundings,
+            files: &files,
+        };
         let length = |key: &'static str, variable, default| {
             find.value(key, variable, default, duration::parse)
         };
@@ -80,7 +95,7 @@ impl Settings {
                 origin: Origin::Flag("--prefix"),
             };
         }
-        let nodes = nodes(args, &files)?;
+        let nodes = surroundings.nodes(args, &files)?;
         // A disk that is busy takes its time, and there is no other node to ask meanwhile.
         let node_timeout = match are_files(&nodes.value) {
             true => Duration::from_millis(500),
@@ -134,8 +149,17 @@ fn are_files(nodes: &[NodeUrl]) -> bool {
         .all(|node| node.secret().starts_with("sqlite:"))
 }
 
+/// Where settings come from beside the command line.
+pub(crate) struct Surroundings<'a> {
+    /// The value of a variable of the environment.
+    pub(crate) variable: &'a dyn Fn(&str) -> Option<OsString>,
+    /// What a file holds.
+    pub(crate) file: &'a dyn Fn(&Path) -> std::io::Result<String>,
+}
+
 /// Looks for a value in the environment, then in the files.
 struct Finder<'a> {
+    surroundings: &'a Surroundings<'a>,
     files: &'a [File],
 }
 
@@ -147,7 +171,7 @@ impl Finder<'_> {
         default: T,
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Sourced<T>, Failure> {
-        let (text, origin) = match environment(variable)? {
+        let (text, origin) = match self.surroundings.environment(variable)? {
             Some(text) => (text, Origin::Environment(variable)),
             None => match self.files.iter().find_map(|file| file.text(key)) {
                 Some((text, path)) => (text.to_owned(), Origin::File(path.to_owned())),
@@ -165,21 +189,22 @@ impl Finder<'_> {
     }
 }
 
-/// A variable that is empty counts as not set.
-fn environment(variable: &str) -> Result<Option<String>, Failure> {
-    match std::env::var_os(variable) {
-        Some(value) if !value.is_empty() => match value.into_string() {
-            Ok(value) => Ok(Some(value)),
-            Err(_) => Err(Failure::usage(format!("${variable} is not UTF-8"))),
-        },
-        _ => Ok(None),
+impl Surroundings<'_> {
+    /// A variable that is empty counts as not set.
+    fn environment(&self, variable: &str) -> Result<Option<String>, Failure> {
+        match (self.variable)(variable) {
+            Some(value) if !value.is_empty() => match value.into_string() {
+                Ok(value) => Ok(Some(value)),
+                Err(_) => Err(Failure::usage(format!("${variable} is not UTF-8"))),
+            },
+            _ => Ok(None),
+        }
     }
-}
 
-/// The files that are there, the most important first.
-fn files(args: &GlobalArgs) -> Result<Vec<File>, Failure> {
-    if let Some(path) = &args.config {
-        return match File::read(path)? {
+    /// The files that are there, the most important first.
+    fn files(&self, args: &GlobalArgs) -> Result<Vec<File>, Failure> {
+        if let Some(path) = &args.config {
+            return match File::read(path, self.file)? {
             Some(file) => Ok(vec![file]),
             None => Err(
                 Failure::usage(format!("there is no file {}", path.display())).hint(
@@ -187,59 +212,61 @@ fn files(args: &GlobalArgs) -> Result<Vec<File>, Failure> {
                 ),
             ),
         };
+        }
+        let home = self
+            .directory("XDG_CONFIG_HOME", ".config")
+            .map(|home| home.join("redlatch/config.toml"));
+        let system = PathBuf::from("/etc/redlatch/config.toml");
+        let mut files = Vec::new();
+        for path in home.into_iter().chain([system]) {
+            files.extend(File::read(&path, self.file)?);
+        }
+        Ok(files)
     }
-    let home =
-        directory("XDG_CONFIG_HOME", ".config").map(|home| home.join("redlatch/config.toml"));
-    let system = PathBuf::from("/etc/redlatch/config.toml");
-    let mut files = Vec::new();
-    for path in home.into_iter().chain([system]) {
-        files.extend(File::read(&path)?);
-    }
-    Ok(files)
-}
 
-fn nodes(args: &GlobalArgs, files: &[File]) -> Result<Sourced<Vec<NodeUrl>>, Failure> {
-    let sourced = |value: Vec<NodeUrl>, origin| Sourced { value, origin };
-    if !args.nodes.is_empty() {
-        let nodes: Vec<NodeUrl> = args.nodes.iter().map(NodeUrl::new).collect();
-        if let Some(node) = nodes.iter().find(|node| node.has_password()) {
-            return Err(Failure::usage(format!(
-                "--node {node} holds a password, which everybody on this machine could read"
-            ))
-            .hint("put the address into $REDLATCH_NODES or into the configuration file"));
+    fn nodes(&self, args: &GlobalArgs, files: &[File]) -> Result<Sourced<Vec<NodeUrl>>, Failure> {
+        let sourced = |value: Vec<NodeUrl>, origin| Sourced { value, origin };
+        if !args.nodes.is_empty() {
+            let nodes: Vec<NodeUrl> = args.nodes.iter().map(NodeUrl::new).collect();
+            if let Some(node) = nodes.iter().find(|node| node.has_password()) {
+                return Err(Failure::usage(format!(
+                    "--node {node} holds a password, which everybody on this machine could read"
+                ))
+                .hint("put the address into $REDLATCH_NODES or into the configuration file"));
+            }
+            return Ok(sourced(nodes, Origin::Flag("--node")));
         }
-        return Ok(sourced(nodes, Origin::Flag("--node")));
-    }
-    for variable in ["REDLATCH_NODES", "REDIS_URL"] {
-        if let Some(text) = environment(variable)? {
-            let urls = text.split(',').map(str::trim).filter(|url| !url.is_empty());
-            let nodes = urls.map(NodeUrl::new).collect();
-            return Ok(sourced(nodes, Origin::Environment(variable)));
+        for variable in ["REDLATCH_NODES", "REDIS_URL"] {
+            if let Some(text) = self.environment(variable)? {
+                let urls = text.split(',').map(str::trim).filter(|url| !url.is_empty());
+                let nodes = urls.map(NodeUrl::new).collect();
+                return Ok(sourced(nodes, Origin::Environment(variable)));
+            }
         }
-    }
-    for file in files {
-        if !file.nodes.is_empty() {
-            let nodes = file.nodes.clone();
-            return Ok(sourced(nodes, Origin::File(file.path.clone())));
+        for file in files {
+            if !file.nodes.is_empty() {
+                let nodes = file.nodes.clone();
+                return Ok(sourced(nodes, Origin::File(file.path.clone())));
+            }
         }
+        let Some(state) = self.directory("XDG_STATE_HOME", ".local/state") else {
+            return Err(Failure::usage(
+                "no node is given, and without $HOME there is no place for local locks",
+            )
+            .hint("give --node URL, or set REDLATCH_NODES"));
+        };
+        let path = state.join("redlatch/locks.db");
+        let node = NodeUrl::new(format!("sqlite:{}", path.display()));
+        Ok(sourced(vec![node], Origin::Default))
     }
-    let Some(state) = directory("XDG_STATE_HOME", ".local/state") else {
-        return Err(Failure::usage(
-            "no node is given, and without $HOME there is no place for local locks",
-        )
-        .hint("give --node URL, or set REDLATCH_NODES"));
-    };
-    let path = state.join("redlatch/locks.db");
-    let node = NodeUrl::new(format!("sqlite:{}", path.display()));
-    Ok(sourced(vec![node], Origin::Default))
-}
 
-/// A directory of the XDG base directory specification, which wants absolute paths.
-fn directory(variable: &str, below_home: &str) -> Option<PathBuf> {
-    let absolute = |value: &OsStr| Path::new(value).is_absolute().then(|| value.into());
-    let given = std::env::var_os(variable).and_then(|value| absolute(&value));
-    given.or_else(|| {
-        let home: PathBuf = std::env::var_os("HOME").and_then(|home| absolute(&home))?;
-        Some(home.join(below_home))
-    })
+    /// A directory of the XDG base directory specification, which wants absolute paths.
+    fn directory(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
+        let absolute = |value: &OsStr| Path::new(value).is_absolute().then(|| value.into());
+        let given = (self.variable)(variable).and_then(|value| absolute(&value));
+        given.or_else(|| {
+            let home: PathBuf = (self.variable)("HOME").and_then(|home| absolute(&home))?;
+            Some(home.join(below_home))
+        })
+    }
 }

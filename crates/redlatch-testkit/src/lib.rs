@@ -35,6 +35,7 @@
 //! | `awake.rs` | [`Awake`]: cores that do not fall asleep, for benchmarks |
 //! | `hostile.rs` | [`HostileServer`]: answers with wrong types, garbage, floods, or not at all |
 //! | `dice.rs` | [`Dice`]: random numbers from a seed |
+//! | `fuzz.rs` | [`fuzz`]: a fuzz target for a short time, without a fuzzer |
 //! | `proxy.rs` | [`Proxy`]: the controls of the fault proxy |
 //! | `proxy/relay.rs` | its thread: the listener, the links, the rules in force |
 //! | `proxy/link.rs` | one connection through it, made of two lanes |
@@ -47,6 +48,7 @@ mod awake;
 mod control;
 mod dice;
 mod fleet;
+mod fuzz;
 mod hostile;
 mod proxy;
 mod reply;
@@ -56,6 +58,7 @@ mod tls;
 pub use awake::Awake;
 pub use dice::Dice;
 pub use fleet::Fleet;
+pub use fuzz::fuzz;
 pub use hostile::{HostileServer, Manner};
 pub use proxy::Proxy;
 pub use reply::Reply;

@@ -86,7 +86,7 @@ pub(super) async fn run(
     Ok(ExitCode::Success)
 }
 
-fn check(args: &BenchArgs) -> Result<(), Failure> {
+pub(super) fn check(args: &BenchArgs) -> Result<(), Failure> {
     if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&args.seconds) {
         return Err(Failure::usage("--seconds must be from 1 to 3600"));
     }

@@ -8,13 +8,17 @@ use crate::output::{Output, print};
 use crate::settings::{Settings, Sourced};
 
 pub(super) fn run(settings: &Settings, output: &Output) -> Result<ExitCode, Failure> {
+    print(shown(settings, output.json).as_bytes())?;
+    Ok(ExitCode::Success)
+}
+
+/// The settings, for people or for programs.
+pub(crate) fn shown(settings: &Settings, json: bool) -> String {
     let rows = rows(settings);
-    let text = match output.json {
+    match json {
         true => as_json(&rows),
         false => as_table(&rows),
-    };
-    print(text.as_bytes())?;
-    Ok(ExitCode::Success)
+    }
 }
 
 /// A setting: its name, its values, where they come from.

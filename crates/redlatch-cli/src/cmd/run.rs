@@ -21,11 +21,7 @@ pub(super) async fn run(
     settings: Settings,
     output: &Output,
 ) -> Result<ExitCode, Failure> {
-    let terms = Terms::new(&args.lease, &settings)?;
-    if args.max_runtime == Some(Duration::ZERO) {
-        return Err(Failure::usage("--max-runtime must be longer than nothing"));
-    }
-    check_memory(&args, &settings)?;
+    let terms = check(&args, &settings)?;
     let command = command(&args);
     let mut signals = Signals::catch()?;
     let program = command.first().and_then(|program| program_name(program));
@@ -72,6 +68,16 @@ pub(super) async fn run(
         return Ok(ExitCode::Success);
     };
     Ok(verdict.into_code())
+}
+
+/// What is wrong is said before any node is asked.
+pub(super) fn check(args: &RunArgs, settings: &Settings) -> Result<Terms, Failure> {
+    let terms = Terms::new(&args.lease, settings)?;
+    if args.max_runtime == Some(Duration::ZERO) {
+        return Err(Failure::usage("--max-runtime must be longer than nothing"));
+    }
+    check_memory(args, settings)?;
+    Ok(terms)
 }
 
 /// A slot is remembered by a lease, which the nodes' guards limit.

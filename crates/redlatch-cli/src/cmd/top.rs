@@ -44,9 +44,7 @@ pub(super) async fn run(
     settings: &Settings,
     output: &Output,
 ) -> Result<ExitCode, Failure> {
-    if args.interval < OFTEN {
-        return Err(Failure::usage("--interval must be 100ms at least"));
-    }
+    check(&args)?;
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     if output.json || is_dumb || !std::io::stdout().is_terminal() {
         return snapshot::run(args, settings, output).await;
@@ -73,6 +71,13 @@ pub(super) async fn run(
         updates,
     };
     top.show().await
+}
+
+pub(super) fn check(args: &TopArgs) -> Result<(), Failure> {
+    match args.interval < OFTEN {
+        true => Err(Failure::usage("--interval must be 100ms at least")),
+        false => Ok(()),
+    }
 }
 
 /// The nodes as they are called everywhere, without passwords.

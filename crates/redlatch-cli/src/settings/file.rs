@@ -35,8 +35,11 @@ pub(super) struct File {
 
 impl File {
     /// Reads a file; nothing when there is none.
-    pub(super) fn read(path: &Path) -> Result<Option<Self>, Failure> {
-        let text = match std::fs::read_to_string(path) {
+    pub(super) fn read(
+        path: &Path,
+        file: &dyn Fn(&Path) -> std::io::Result<String>,
+    ) -> Result<Option<Self>, Failure> {
+        let text = match file(path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => {

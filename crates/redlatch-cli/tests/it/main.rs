@@ -12,6 +12,8 @@ mod elect;
 mod environment;
 mod exclusion;
 mod exit_codes;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 mod local;
 mod looking;
 mod loss;

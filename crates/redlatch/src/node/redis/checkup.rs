@@ -200,7 +200,7 @@ pub(super) fn ahead(asked: SystemTime, told: SystemTime, seconds: u64, micros: u
     Some(i64::try_from(theirs.as_millis()).ok()? - ours)
 }
 
-fn read_info(info: &str, facts: &mut Facts) {
+pub(super) fn read_info(info: &str, facts: &mut Facts) {
     let field = |name: &str| {
         let line = info
             .lines()

@@ -10,9 +10,10 @@ use redlatch_core::rules::Stored;
 use redlatch_core::{Holder, Key, NodeState, Reply, Request, Scene, Token, Ttl, Vote, keeps};
 
 use super::address::{Address, Tls};
-use super::{reply, server, wire};
+use super::{checkup, reply, server, wire};
 use crate::guard::Exported;
-use crate::node::NodeError;
+use crate::keys::KeyScheme;
+use crate::node::{Facts, NodeError, Pattern};
 
 /// A name, and what is done with an input.
 pub type Target = (&'static str, fn(&[u8]));
@@ -23,9 +24,19 @@ pub const TARGETS: &[Target] = &[
     ("script_reply", script_reply),
     ("push", push),
     ("server_info", server_info),
+    ("scan_page", scan_page),
+    ("glob", glob),
     ("stranger", stranger),
     ("token", token),
 ];
+
+/// The password in a URL that this library would use, if there is one.
+pub fn password_in(url: &str) -> Option<String> {
+    let address = Address::parse(url, &Tls::default()).ok()?;
+    let info = address.client().get_connection_info();
+    let password = info.redis_settings().password().map(str::to_owned);
+    password.filter(|password| !password.is_empty())
+}
 
 /// The URL of a node.
 pub fn node_url(data: &[u8]) {
@@ -86,9 +97,40 @@ pub fn push(data: &[u8]) {
 
 /// What a server says of itself.
 pub fn server_info(data: &[u8]) {
-    if let Err(error) = server::examine(&String::from_utf8_lossy(data)) {
+    let info = String::from_utf8_lossy(data);
+    if let Err(error) = server::examine(&info) {
         fit_for_a_log(error);
     }
+    checkup::read_info(&info, &mut Facts::default());
+}
+
+/// A page of keys, as the server lists them.
+pub fn scan_page(data: &[u8]) {
+    let Ok(value) = redis::parse_redis_value(data) else {
+        return;
+    };
+    match reply::page(&value) {
+        Ok((next, keys)) => {
+            assert_ne!(next.as_deref(), Some("0"), "it would begin anew for ever");
+            for key in keys {
+                let name = KeyScheme::default().name_in(&key).map(str::to_owned);
+                assert!(name.is_none_or(|name| key.as_str().ends_with(&name)));
+            }
+        }
+        Err(error) => fit_for_a_log(error),
+    }
+}
+
+/// A pattern and a key, with a zero byte between them. What is a literal name
+/// matches itself, and a star whatever there is.
+pub fn glob(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (glob, key) = text.split_once('\0').unwrap_or((&text, ""));
+    let matched = Pattern::new("p:", glob).matches(&format!("p:{key}"));
+    assert!(matched || !glob.chars().all(|c| c == '*') || glob.is_empty());
+    assert!(Pattern::new(glob, "*").matches(&format!("{glob}{key}")));
+    let is_literal = !glob.contains(['*', '?', '[', '\\']);
+    assert!(!is_literal || matched == (glob == key), "{glob:?} {key:?}");
 }
 
 /// The value of a key that a stranger wrote: held like any other, never ours.
