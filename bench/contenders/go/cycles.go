@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
 )
@@ -13,7 +14,6 @@ type record struct {
 	held     time.Duration
 	waitsUs  []int64
 	cyclesUs []int64
-	gone     int
 	end      time.Time
 }
 
@@ -33,9 +33,13 @@ func cycles(j job, locks locker) error {
 	records := make([]record, j.Tasks)
 	start := time.Now()
 	deadline := start.Add(time.Duration(j.Seconds * float64(time.Second)))
+	most := math.MaxInt
+	if j.Cycles > 0 {
+		most = (j.Cycles + j.Tasks - 1) / j.Tasks
+	}
 	err := inParallel(j.Tasks, func(task int) error {
 		r := &records[task]
-		for i := 0; time.Now().Before(deadline); i++ {
+		for i := 0; i < most && time.Now().Before(deadline); i++ {
 			if err := r.cycle(j, locks, nameOf(j, task, i), deadline); err != nil {
 				return err
 			}
@@ -69,7 +73,7 @@ func (r *record) cycle(j job, locks locker, name string, deadline time.Time) err
 	}
 	releasing := time.Now()
 	if err := release(); errors.Is(err, errGone) {
-		r.gone++
+		complain(err)
 	} else if err != nil {
 		return err
 	}
@@ -91,8 +95,11 @@ func (r *record) cycle(j job, locks locker, name string, deadline time.Time) err
 
 func summary(j job, records []record, start, deadline time.Time) map[string]any {
 	end := deadline
+	if j.Cycles > 0 {
+		end = start
+	}
 	held := time.Duration(0)
-	total, gone := 0, 0
+	total := 0
 	tasks := []int{}
 	waitsUs, cyclesUs := []int64{}, []int64{}
 	for _, r := range records {
@@ -101,17 +108,14 @@ func summary(j job, records []record, start, deadline time.Time) map[string]any 
 		}
 		held += r.held
 		total += r.cycles
-		gone += r.gone
 		tasks = append(tasks, r.cycles)
 		waitsUs = append(waitsUs, r.waitsUs...)
 		cyclesUs = append(cyclesUs, r.cyclesUs...)
 	}
-	if gone > 0 {
-		fmt.Fprintf(os.Stderr, "%s: %d releases found the lock gone\n", j.Lock, gone)
-	}
 	done := map[string]any{
 		"event": "done", "cycles": total, "tasks": tasks,
 		"elapsed_us": end.Sub(start).Microseconds(), "held_us": held.Microseconds(),
+		"failed": failed.Load(),
 	}
 	if j.Samples {
 		done["waits_us"] = waitsUs

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -228,7 +228,15 @@ func (l *rueidisLocker) close() { l.locks.Close() }
 
 var errOneNode = errors.New("one node only")
 
-var complaint sync.Once
+// failed counts how often something failed, but for refusals.
+var failed atomic.Int64
+
+// complain counts a failure. Where there are many, the first tells what it is about.
+func complain(err error) {
+	if failed.Add(1) == 1 {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
 
 // askAgain asks until it has the lock. Errors that are not refusals are asked
 // again too, for a while: a busy server or one bad node of five may cause them.
@@ -242,7 +250,7 @@ func askAgain(ask func() error, refused func(error) bool) error {
 		if refused(err) {
 			continue
 		}
-		complaint.Do(func() { fmt.Fprintln(os.Stderr, "the first error:", err) })
+		complain(err)
 		if time.Since(asked) > patience {
 			return err
 		}

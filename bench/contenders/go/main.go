@@ -26,6 +26,7 @@ type job struct {
 	HoldUs   int64    `json:"hold_us"`
 	PauseUs  int64    `json:"pause_us"`
 	Seconds  float64  `json:"seconds"`
+	Cycles   int      `json:"cycles"` // if given, it ends earlier, after so many
 	TTLMs    int64    `json:"ttl_ms"`
 	Samples  bool     `json:"samples"`
 }

@@ -97,8 +97,10 @@ function cycles(stdClass $job, Lock $lock): void
     $cycles = $held = $gone = 0;
     $waits = $whole = [];
     $start = hrtime(true);
-    $end = $deadline = $start + (int) ($job->seconds * 1e9);
-    for ($i = 0; ($asked = hrtime(true)) < $deadline; $i++) {
+    $deadline = $start + (int) ($job->seconds * 1e9);
+    $most = $job->cycles ?? PHP_INT_MAX;
+    $end = isset($job->cycles) ? $start : $deadline;
+    for ($i = 0; $i < $most && ($asked = hrtime(true)) < $deadline; $i++) {
         $name = $job->distinct > 0 ? "$job->name:0:" . $i % $job->distinct : $job->name;
         $lock->acquire($name);
         $had = hrtime(true);
@@ -122,14 +124,12 @@ function cycles(stdClass $job, Lock $lock): void
             usleep($job->pause_us);
         }
     }
-    if ($gone > 0) {
-        fwrite(STDERR, "$job->lock: $gone releases found the lock gone\n");
-    }
     $done = [
         'event' => 'done',
         'cycles' => $cycles,
         'elapsed_us' => intdiv($end - $start, 1000),
         'held_us' => intdiv($held, 1000),
+        'failed' => $gone,
         'tasks' => [$cycles],
     ];
     if ($job->samples) {

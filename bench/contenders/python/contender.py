@@ -11,6 +11,7 @@ coroutines.
 import asyncio
 import itertools
 import json
+import math
 import os
 import sys
 import threading
@@ -26,7 +27,12 @@ MOST_THREADS = 16
 
 class Job:
     def __init__(self, text):
+        self.cycles = None
         self.__dict__.update(json.loads(text))
+
+    def numbers(self):
+        """Of a task's cycles: without end, unless the job says how many."""
+        return range(math.ceil(self.cycles / self.tasks)) if self.cycles else itertools.count()
 
     def name_of(self, task, cycle):
         return f"{self.name}:{task}:{cycle % self.distinct}" if self.distinct else self.name
@@ -86,13 +92,12 @@ class Record:
 
 
 def say_done(job, records, start, deadline):
-    gone = sum(record.gone for record in records)
-    if gone:
-        print(f"{job.lock}: {gone} releases found the lock gone", file=sys.stderr)
+    least = start if job.cycles else deadline
     done = {
         "cycles": sum(record.cycles for record in records),
-        "elapsed_us": (max(deadline, *(record.end for record in records)) - start) // 1000,
+        "elapsed_us": (max(least, *(record.end for record in records)) - start) // 1000,
         "held_us": sum(record.held for record in records) // 1000,
+        "failed": sum(record.gone for record in records),
         "tasks": [record.cycles for record in records],
     }
     if job.samples:
@@ -115,7 +120,7 @@ def cycles(job, locks):
             locks.release(locks.acquire(name))
         warm.wait()
         go.wait()
-        for cycle in itertools.count():
+        for cycle in job.numbers():
             asked = now()
             if asked >= deadline:
                 return
@@ -154,7 +159,7 @@ async def async_cycles(job, locks):
 
     async def run(task):
         record = records[task]
-        for cycle in itertools.count():
+        for cycle in job.numbers():
             asked = now()
             if asked >= deadline:
                 return

@@ -40,7 +40,7 @@ final class Cycles {
                     task.warmUp();
                     warm.countDown();
                     go.await();
-                    task.run(times[1]);
+                    task.run(times[0], times[1]);
                 }))
                 .toArray(Thread[]::new);
         warm.await();
@@ -58,15 +58,12 @@ final class Cycles {
     }
 
     private void sayDone(long start) {
-        long gone = Arrays.stream(tasks).mapToLong(task -> task.gone).sum();
-        if (gone > 0) {
-            System.err.println(job.lock() + ": " + gone + " releases found the lock gone");
-        }
         long elapsed = Arrays.stream(tasks).mapToLong(task -> task.end - start).max().orElseThrow();
         StringBuilder done = new StringBuilder("{\"event\":\"done\"");
         done.append(",\"cycles\":").append(Arrays.stream(tasks).mapToLong(task -> task.cycles).sum());
         done.append(",\"elapsed_us\":").append(elapsed / 1000);
         done.append(",\"held_us\":").append(Arrays.stream(tasks).mapToLong(task -> task.held).sum() / 1000);
+        done.append(",\"failed\":").append(Arrays.stream(tasks).mapToLong(task -> task.gone).sum());
         append(done, "tasks", Arrays.stream(tasks).mapToLong(task -> task.cycles));
         if (job.samples()) {
             append(done, "waits_us", Arrays.stream(tasks).flatMapToLong(task -> task.waits.micros()));
@@ -112,9 +109,10 @@ final class Cycles {
             }
         }
 
-        void run(long deadline) {
-            end = deadline;
-            for (int i = 0; ; i++) {
+        void run(long start, long deadline) {
+            end = job.cycles() > 0 ? start : deadline;
+            int most = job.cycles() > 0 ? (job.cycles() + job.tasks() - 1) / job.tasks() : Integer.MAX_VALUE;
+            for (int i = 0; i < most; i++) {
                 long asked = System.nanoTime();
                 if (asked - deadline >= 0) {
                     return;

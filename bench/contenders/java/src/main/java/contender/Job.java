@@ -7,7 +7,7 @@ import org.yaml.snakeyaml.LoaderOptions;
 import org.yaml.snakeyaml.Yaml;
 import org.yaml.snakeyaml.constructor.SafeConstructor;
 
-/** What is to be done, as the harness describes it. */
+/** What is to be done, as the harness describes it. Where {@code cycles} is not 0, it ends after so many. */
 record Job(
         String lock,
         String mode,
@@ -18,6 +18,7 @@ record Job(
         long holdNanos,
         long pauseNanos,
         long nanos,
+        int cycles,
         long ttlMillis,
         boolean samples) {
 
@@ -34,6 +35,7 @@ record Job(
                 number(job, "hold_us").longValue() * 1000,
                 number(job, "pause_us").longValue() * 1000,
                 (long) (number(job, "seconds").doubleValue() * 1e9),
+                job.containsKey("cycles") ? number(job, "cycles").intValue() : 0,
                 number(job, "ttl_ms").longValue(),
                 Boolean.TRUE.equals(job.get("samples")));
     }
