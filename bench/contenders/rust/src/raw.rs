@@ -6,13 +6,13 @@
 //! are as long as redlatch's.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Script, cmd};
+use redis::{AsyncConnectionConfig, Cmd, Script, Value, cmd};
 use tokio::time::Instant;
 
 use crate::Error;
@@ -80,12 +80,12 @@ impl Raw {
             let mut set = cmd("SET");
             set.arg(&*key).arg(&*token).arg("NX").arg("PX");
             set.arg(self.ttl.as_millis() as u64);
-            if self.ask(&set, |set: bool| set).await {
+            if self.ask(set, |set| *set == Value::Okay).await {
                 let token = token.into_boxed_str();
                 return Lease { key, token };
             }
             if self.nodes.len() > 1 {
-                self.ask(&self.delete(&key, &token), |_: u64| true).await;
+                self.ask(self.delete(&key, &token), |_| true).await;
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -93,7 +93,7 @@ impl Raw {
 
     pub(crate) async fn release(&self, lease: &Lease) -> Result<(), Error> {
         let delete = self.delete(&lease.key, &lease.token);
-        if !self.ask(&delete, |deleted: u64| deleted == 1).await {
+        if !self.ask(delete, |deleted| *deleted == Value::Int(1)).await {
             return Err(format!("{} was not held any more", lease.key).into());
         }
         Ok(())
@@ -106,24 +106,29 @@ impl Raw {
     }
 
     /// Sends a command to all nodes at once, and waits until a majority agrees
-    /// or no more can.
-    async fn ask<T: FromRedisValue>(&self, command: &Cmd, agrees: impl Fn(T) -> bool) -> bool {
-        let agrees = &agrees;
-        let one = |node: &MultiplexedConnection| {
-            let mut node = node.clone();
-            async move { command.query_async(&mut node).await.is_ok_and(agrees) }
-        };
+    /// or no more can. What is left goes on, so that all nodes are told.
+    async fn ask(&self, command: Cmd, agrees: fn(&Value) -> bool) -> bool {
         if let [node] = &self.nodes[..] {
-            return one(node).await;
+            let answer = node.clone().send_packed_command(&command).await;
+            return answer.is_ok_and(|answer| agrees(&answer));
         }
+        let command = Arc::new(command);
+        let one = |node: &MultiplexedConnection| {
+            let (mut node, command) = (node.clone(), command.clone());
+            async move { node.send_packed_command(&command).await }
+        };
         let mut answers: FuturesUnordered<_> = self.nodes.iter().map(one).collect();
         let quorum = self.nodes.len() / 2 + 1;
         let (mut yes, mut no) = (0, 0);
-        while let Some(agreed) = answers.next().await {
+        while let Some(answer) = answers.next().await {
+            let agreed = answer.is_ok_and(|answer| agrees(&answer));
             *if agreed { &mut yes } else { &mut no } += 1;
             if yes == quorum || no > self.nodes.len() - quorum {
                 break;
             }
+        }
+        if !answers.is_empty() {
+            tokio::spawn(async move { while answers.next().await.is_some() {} });
         }
         yes == quorum
     }

@@ -1,0 +1,154 @@
+//! Locks that are held for a while: by a holder, by one that dies, by thousands.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Figures, cpu, figure, memory};
+use crate::contenders::Contender;
+use crate::process::{Job, Process};
+use crate::servers::Servers;
+
+/// How long a process may take to do what it was told.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// After this time those who were told to wait do so.
+const SETTLED: Duration = Duration::from_millis(800);
+
+/// What it costs that tasks wait for a lock that is held all the time.
+pub(super) fn idle(
+    contender: &Contender,
+    waiters: usize,
+    length: Duration,
+    servers: &Servers,
+) -> Result<Figures, String> {
+    let urls = servers.urls();
+    // So long that nothing is renewed meanwhile: that is not the cost of waiting.
+    let ttl_ms = 60_000;
+    let holder = hold(contender, &urls, ttl_ms)?;
+    let (count, tasks) = if contender.tasks {
+        (1, waiters)
+    } else {
+        (waiters, 1)
+    };
+    let mut waiting = Vec::new();
+    for _ in 0..count {
+        let job = Job {
+            tasks,
+            ttl_ms,
+            ..Job::new("wait", &urls)
+        };
+        waiting.push(Process::start(contender, &job)?);
+    }
+    Process::all_ready(&waiting)?;
+    waiting.iter_mut().for_each(Process::go);
+    thread::sleep(SETTLED);
+    let figures = rates(&waiting, servers, length);
+    waiting.iter().try_for_each(Process::is_well)?;
+    // Killed, so that they need not all get it.
+    waiting.into_iter().for_each(Process::kill);
+    holder.kill();
+    Ok(figures)
+}
+
+/// How long it takes until another one has the lock of a process that was killed.
+pub(super) fn crash(
+    contender: &Contender,
+    ttl_ms: u64,
+    servers: &Servers,
+) -> Result<Figures, String> {
+    let urls = servers.urls();
+    let job = Job {
+        ttl_ms,
+        ..Job::new("wait", &urls)
+    };
+    // Ready before the lock is taken: some take longer to start than it lives.
+    let mut waiter = Process::start(contender, &job)?;
+    Process::all_ready(std::slice::from_ref(&waiter))?;
+    let holder = hold(contender, &urls, ttl_ms)?;
+    waiter.go();
+    thread::sleep(SETTLED);
+    let left = servers.left("hot").ok_or("the lock is not held")?;
+    let killed = Instant::now();
+    holder.kill();
+    waiter.hear("got", LIMIT)?;
+    let takeover = killed.elapsed();
+    waiter.end();
+    let millis = |time: Duration| time.as_secs_f64() * 1000.0;
+    Ok(Figures::from([
+        (figure::TAKEOVER, millis(takeover)),
+        (figure::LEFT, millis(left)),
+    ]))
+}
+
+/// What it costs to keep many leases alive.
+pub(super) fn leases(
+    contender: &Contender,
+    count: usize,
+    ttl_ms: u64,
+    servers: &Servers,
+) -> Result<Figures, String> {
+    let urls = servers.urls();
+    let count = count.min(contender.leases);
+    let job = Job {
+        tasks: count,
+        name: "lease",
+        ttl_ms,
+        ..Job::new("leases", &urls)
+    };
+    let mut process = [Process::start(contender, &job)?];
+    Process::all_ready(&process)?;
+    let empty = memory(&process);
+    process[0].go();
+    process[0].hear("held", LIMIT * 2)?;
+    // The first of them are renewed after a third of the ttl.
+    thread::sleep(Duration::from_millis(ttl_ms / 3));
+    let mut figures = rates(&process, servers, Duration::from_millis(ttl_ms * 2 / 3));
+    let full = memory(&process).saturating_sub(empty);
+    figures.insert(figure::LEASES, count as f64);
+    figures.insert(figure::LEASE_MEMORY, full as f64 / count as f64);
+    let [process] = process;
+    // It says so when a lease is lost.
+    process.is_well()?;
+    process.kill();
+    Ok(figures)
+}
+
+/// A process that holds the lock `hot`, and renews it if it can.
+fn hold(contender: &Contender, urls: &[String], ttl_ms: u64) -> Result<Process, String> {
+    let job = Job {
+        ttl_ms,
+        ..Job::new("hold", urls)
+    };
+    let mut holder = Process::start(contender, &job)?;
+    Process::all_ready(std::slice::from_ref(&holder))?;
+    holder.go();
+    holder.hear("held", LIMIT)?;
+    Ok(holder)
+}
+
+/// What processes and servers do in a while, for each second of it.
+fn rates(processes: &[Process], servers: &Servers, length: Duration) -> Figures {
+    let (cpu_before, before) = (cpu(processes), servers.work());
+    let begin = Instant::now();
+    thread::sleep(length);
+    let (cpu, after) = (cpu(processes), servers.work());
+    let seconds = begin.elapsed().as_secs_f64();
+    let client = cpu.saturating_sub(cpu_before).as_secs_f64();
+    let server = after.cpu.saturating_sub(before.cpu).as_secs_f64();
+    let commands = after.commands.saturating_sub(before.commands);
+    let scripts = after.scripts.saturating_sub(before.scripts) as f64;
+    let mut figures = Figures::from([
+        (figure::COMMANDS_RATE, commands as f64 / seconds),
+        (figure::CLIENT_LOAD, client * 1000.0 / seconds),
+        (figure::SERVER_LOAD, server * 1000.0 / seconds),
+    ]);
+    // Every lock library renews by a script.
+    if scripts > 0.0 {
+        figures.extend([
+            (figure::RENEWALS, scripts / seconds),
+            (figure::CLIENT_RENEWAL, client * 1e6 / scripts),
+            (figure::SERVER_RENEWAL, server * 1e6 / scripts),
+        ]);
+    }
+    figures
+}

@@ -1,0 +1,321 @@
+//! The workloads, as data.
+
+use crate::contenders::{self, Contender, FLOOR, REDIS_BENCHMARK};
+use crate::settings::Settings;
+
+/// One row of figures: the same thing done by each contender.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    /// Which of the nine workloads it belongs to.
+    pub(crate) workload: u8,
+    /// Names it in the results.
+    pub(crate) id: String,
+    /// Says what it is.
+    pub(crate) label: String,
+    pub(crate) nodes: usize,
+    pub(crate) condition: Condition,
+    pub(crate) action: Action,
+    pub(crate) who: Who,
+    pub(crate) rounds: usize,
+}
+
+/// What is special about the machine or the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// Nothing.
+    Usual,
+    /// Cores are kept awake by spinning processes of the lowest priority.
+    Awake,
+    /// One node is behind a proxy that passes everything on.
+    Proxied,
+    /// The node behind the proxy is stopped.
+    Frozen,
+    /// The node behind the proxy answers 20 ms later.
+    Slow,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    /// Acquire, hold, release, pause, again and again.
+    Cycles(Cycles),
+    /// Tasks that wait for a lock that is held all the time.
+    Idle { waiters: usize, seconds: f64 },
+    /// The holder is killed while another process waits.
+    Crash { ttl_ms: u64 },
+    /// Leases that are held and renewed. Contenders may be asked for fewer.
+    Leases { count: usize, ttl_ms: u64 },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Cycles {
+    pub(crate) processes: usize,
+    pub(crate) tasks: usize,
+    /// Names for each task; 0: one hot name for all.
+    pub(crate) distinct: usize,
+    pub(crate) hold_us: u64,
+    pub(crate) pause_us: u64,
+    pub(crate) seconds: f64,
+    /// Ends earlier, after so many cycles.
+    pub(crate) cycles: Option<usize>,
+    pub(crate) samples: bool,
+}
+
+/// Who takes part in a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    All,
+    /// All but what comes with Redis, which can't wait or hold.
+    Locks,
+    SeveralNodes,
+    Renewing,
+    /// redlatch as it comes, and the floor.
+    Ours,
+}
+
+impl Case {
+    pub(crate) fn admits(&self, contender: &Contender) -> bool {
+        let benchmark = contender.name == REDIS_BENCHMARK;
+        let admitted = match self.who {
+            Who::All => true,
+            Who::Locks => !benchmark,
+            Who::SeveralNodes => contender.several_nodes,
+            Who::Renewing => contender.leases > 0,
+            Who::Ours => [FLOOR, "redlatch-fenced"].contains(&contender.name),
+        };
+        admitted && self.processes(contender) <= MOST_PROCESSES
+    }
+
+    /// How many processes of this contender take part.
+    pub(crate) fn processes(&self, contender: &Contender) -> usize {
+        match &self.action {
+            Action::Cycles(cycles) if contender.tasks => cycles.processes,
+            Action::Cycles(cycles) => cycles.processes * cycles.tasks,
+            Action::Idle { waiters, .. } if !contender.tasks => *waiters,
+            _ => 1,
+        }
+    }
+
+    /// How long one run will take, about.
+    pub(crate) fn estimate(&self, contender: &Contender) -> f64 {
+        let start = match contender.language {
+            "java" => 0.8,
+            "python" | "node" => 0.25,
+            _ => 0.05,
+        };
+        let work = match &self.action {
+            Action::Cycles(cycles) => match cycles.cycles {
+                Some(count) => (count as f64 / 30_000.0).min(cycles.seconds),
+                None => cycles.seconds,
+            },
+            Action::Idle { seconds, .. } => seconds + 1.5,
+            Action::Crash { ttl_ms } => *ttl_ms as f64 / 1000.0 + 1.0,
+            Action::Leases { count, ttl_ms } => {
+                (*count).min(contender.leases) as f64 / 20_000.0 + *ttl_ms as f64 / 1000.0 + 1.0
+            }
+        };
+        work + 0.2 + start * self.processes(contender) as f64
+    }
+}
+
+/// Where each task is a process, more than this many are not started.
+const MOST_PROCESSES: usize = 200;
+
+/// The contenders that were chosen, in the order of the tables.
+pub(crate) fn chosen(settings: &Settings) -> Vec<&'static Contender> {
+    let chosen = |contender: &&Contender| match &settings.contenders {
+        None => true,
+        Some(names) => names.iter().any(|name| name == contender.name),
+    };
+    contenders::ALL.iter().filter(chosen).collect()
+}
+
+/// All that is to be measured.
+pub(crate) fn cases(settings: &Settings) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let long = settings.seconds;
+    let short = settings.seconds / 2.0;
+
+    for (id, label, condition) in [
+        ("as-is", "as it is", Condition::Usual),
+        ("awake", "cores kept awake", Condition::Awake),
+    ] {
+        let cycles = Cycles {
+            samples: true,
+            ..distinct(1, short)
+        };
+        cases.push(Case {
+            condition,
+            ..case(1, id, label, Action::Cycles(cycles))
+        });
+    }
+
+    for (workload, nodes) in [(2, 1), (3, 5)] {
+        for tasks in [64, 1024] {
+            let id = format!("{tasks}");
+            let label = format!("{tasks} tasks, {nodes} nodes");
+            let action = Action::Cycles(distinct(tasks, short));
+            cases.push(Case {
+                nodes,
+                who: if nodes == 1 {
+                    Who::All
+                } else {
+                    Who::SeveralNodes
+                },
+                ..case(workload, &id, &label, action)
+            });
+        }
+    }
+
+    for (hold_us, pause_us, seconds) in [(0, 0, short), (1000, 5000, long)] {
+        for (processes, tasks) in [(1, 16), (4, 4), (16, 1)] {
+            let label = match (processes, tasks) {
+                (1, _) => format!("{tasks} tasks in one process"),
+                (_, 1) => format!("{processes} processes"),
+                _ => format!("{processes} processes of {tasks} tasks"),
+            };
+            let cycles = Cycles {
+                processes,
+                tasks,
+                distinct: 0,
+                hold_us,
+                pause_us,
+                seconds,
+                cycles: None,
+                samples: true,
+            };
+            let id = format!("{processes}x{tasks}-hold{}", hold_us / 1000);
+            let label = format!("{label}, hold {} ms", hold_us / 1000);
+            let case = case(4, &id, &label, Action::Cycles(cycles));
+            cases.push(Case {
+                who: Who::Locks,
+                ..case
+            });
+        }
+    }
+
+    let idle = Action::Idle {
+        waiters: settings.size(200, 50),
+        seconds: long * 1.5,
+    };
+    let crash = Action::Crash { ttl_ms: 2000 };
+    let leases = Action::Leases {
+        count: settings.size(100_000, 2_000),
+        ttl_ms: settings.size(10_000, 3_000) as u64,
+    };
+    for (workload, id, who, action) in [
+        (5, "idle", Who::Locks, idle),
+        (6, "crash", Who::Locks, crash),
+        (7, "leases", Who::Renewing, leases),
+    ] {
+        cases.push(Case {
+            who,
+            ..case(workload, id, id, action)
+        });
+    }
+
+    for (id, label, condition) in [
+        ("healthy", "all nodes well", Condition::Proxied),
+        ("frozen", "one frozen", Condition::Frozen),
+        ("slow", "one 20 ms slower", Condition::Slow),
+    ] {
+        let cycles = Cycles {
+            samples: true,
+            ..distinct(1, short)
+        };
+        cases.push(Case {
+            condition,
+            nodes: 5,
+            who: Who::SeveralNodes,
+            ..case(8, id, label, Action::Cycles(cycles))
+        });
+    }
+
+    growth(settings, short, &mut cases);
+    for case in &mut cases {
+        case.rounds = case.rounds.min(settings.rounds);
+    }
+    cases.retain(|case| settings.wants(case.workload));
+    cases
+}
+
+/// How things grow with names, waiters and nodes.
+fn growth(settings: &Settings, short: f64, cases: &mut Vec<Case>) {
+    let most = settings.size(1_000_000, 10_000);
+    for names in [1, 64, 1_000, 10_000, 100_000, 1_000_000] {
+        if names > most {
+            break;
+        }
+        let tasks = names.min(64);
+        let cycles = Cycles {
+            distinct: names.div_ceil(tasks),
+            // So that every name is used.
+            cycles: (names >= 10_000).then_some(names),
+            seconds: if names >= 10_000 { 300.0 } else { short },
+            ..distinct(tasks, short)
+        };
+        let label = format!("{names} distinct names");
+        cases.push(Case {
+            who: Who::Ours,
+            // Half a minute each.
+            rounds: if names == 1_000_000 { 1 } else { usize::MAX },
+            ..case(9, &format!("names-{names}"), &label, Action::Cycles(cycles))
+        });
+    }
+    for tasks in [1, 10, 100, 1_000] {
+        let cycles = Cycles {
+            distinct: 0,
+            samples: true,
+            ..distinct(tasks, short)
+        };
+        let id = format!("waiters-{tasks}");
+        cases.push(Case {
+            who: Who::Ours,
+            ..case(
+                9,
+                &id,
+                &format!("{tasks} tasks for one name"),
+                Action::Cycles(cycles),
+            )
+        });
+    }
+    for nodes in [1, 3, 5, 7, 9] {
+        let cycles = Cycles {
+            samples: true,
+            ..distinct(1, short)
+        };
+        let id = format!("nodes-{nodes}");
+        cases.push(Case {
+            nodes,
+            condition: Condition::Awake,
+            who: Who::Ours,
+            ..case(9, &id, &format!("{nodes} nodes"), Action::Cycles(cycles))
+        });
+    }
+}
+
+fn case(workload: u8, id: &str, label: &str, action: Action) -> Case {
+    Case {
+        workload,
+        id: format!("{workload}/{id}"),
+        label: label.to_owned(),
+        nodes: 1,
+        condition: Condition::Usual,
+        action,
+        who: Who::All,
+        rounds: usize::MAX,
+    }
+}
+
+/// Tasks of one process that never want the same name.
+fn distinct(tasks: usize, seconds: f64) -> Cycles {
+    Cycles {
+        processes: 1,
+        tasks,
+        distinct: 1000,
+        hold_us: 0,
+        pause_us: 0,
+        seconds,
+        cycles: None,
+        samples: false,
+    }
+}

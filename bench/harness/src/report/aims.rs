@@ -1,0 +1,177 @@
+//! What we want to reach, beside what was measured.
+
+use super::number::number;
+use crate::contenders::{self, Contender, FLOOR};
+use crate::measure::figure;
+use crate::results::Results;
+
+const FENCED: &str = "redlatch-fenced";
+const PLAIN: &str = "redlatch-plain";
+
+/// The table of aims, as far as there are figures for them.
+pub(super) fn section(results: &Results) -> String {
+    let rows: Vec<String> = aims(results).iter().map(Aim::row).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let rows = rows.concat();
+    format!(
+        "### Where redlatch stands\n\n| | measured | aim | |\n| --- | --- | --- | --- |\n{rows}\n"
+    )
+}
+
+struct Aim {
+    what: String,
+    measured: f64,
+    bound: Bound,
+}
+
+#[derive(Clone, Copy)]
+enum Bound {
+    Most(f64),
+    Least(f64),
+}
+
+impl Aim {
+    fn met(&self) -> bool {
+        match self.bound {
+            Bound::Most(most) => self.measured <= most,
+            Bound::Least(least) => self.measured >= least,
+        }
+    }
+
+    fn row(&self) -> String {
+        let aim = match self.bound {
+            Bound::Most(most) => format!("at most {}", number(most)),
+            Bound::Least(least) => format!("at least {}", number(least)),
+        };
+        let verdict = if self.met() { "met" } else { "**not met**" };
+        format!(
+            "| {} | {} | {aim} | {verdict} |\n",
+            self.what,
+            number(self.measured)
+        )
+    }
+}
+
+fn aims(results: &Results) -> Vec<Aim> {
+    let mut aims = Vec::new();
+    let mut add = |what: &str, measured: Option<f64>, bound| {
+        aims.extend(measured.map(|measured| Aim {
+            what: what.to_owned(),
+            measured,
+            bound,
+        }));
+    };
+    let ratio = |case: &str, one: &str, other: &str, figure| {
+        Some(results.median(case, one, figure)? / results.median(case, other, figure)?)
+    };
+    let p50 = figure::CYCLE_P50;
+    add(
+        "1: p50 of plain, to raw, cores awake",
+        ratio("1/awake", PLAIN, FLOOR, p50),
+        Bound::Most(1.10),
+    );
+    add(
+        "1: p50 of fenced, to plain, cores awake",
+        ratio("1/awake", FENCED, PLAIN, p50),
+        Bound::Most(1.25),
+    );
+    add(
+        "2: cycles/s of plain, 1,024 tasks, to raw",
+        ratio("2/1024", PLAIN, FLOOR, figure::RATE),
+        Bound::Least(0.9),
+    );
+    add(
+        "2: client CPU of a cycle of plain, 1,024 tasks, to raw",
+        ratio("2/1024", PLAIN, FLOOR, figure::CLIENT_CPU),
+        Bound::Most(1.2),
+    );
+    for tasks in [64, 1024] {
+        add(
+            &format!("3: time of a cycle of plain over 5 nodes, {tasks} tasks, to raw"),
+            ratio(&format!("3/{tasks}"), FLOOR, PLAIN, figure::RATE),
+            Bound::Most(1.15),
+        );
+    }
+    for (shape, least) in [("1x16", 10.0), ("4x4", 2.0), ("16x1", 2.0)] {
+        let case = format!("4/{shape}-hold0");
+        add(
+            &format!(
+                "4: cycles/s of fenced, {}, hold 0, to the best peer",
+                shape.replace('x', "×")
+            ),
+            to_best_peer(results, &case, figure::RATE),
+            Bound::Least(least),
+        );
+        let case = format!("4/{shape}-hold1");
+        add(
+            &format!(
+                "4: time held with fenced, {}, hold 1 ms, to the best peer",
+                shape.replace('x', "×")
+            ),
+            to_best_peer(results, &case, figure::HELD),
+            Bound::Least(1.0),
+        );
+    }
+    for lock in [FENCED, PLAIN] {
+        add(
+            &format!("7: client memory a lease of {lock}, bytes"),
+            results.median("7/leases", lock, figure::LEASE_MEMORY),
+            Bound::Most(600.0),
+        );
+        add(
+            &format!("7: client CPU of a renewal of {lock}, to raw"),
+            ratio("7/leases", lock, FLOOR, figure::CLIENT_RENEWAL),
+            Bound::Most(1.3),
+        );
+    }
+    aims
+}
+
+/// How many times the figure of the best of the others ours is.
+fn to_best_peer(results: &Results, case: &str, figure: &str) -> Option<f64> {
+    let is_peer = |contender: &&Contender| !contender.is_redlatch() && contender.name != FLOOR;
+    let peers = contenders::ALL.iter().filter(is_peer);
+    let best = peers
+        .filter_map(|peer| results.median(case, peer.name, figure))
+        .max_by(f64::total_cmp)?;
+    Some(results.median(case, FENCED, figure)? / best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Figures;
+    use crate::results::Sample;
+
+    #[test]
+    fn aims_are_judged_against_the_floor_and_the_best_peer() {
+        let sample = |case: &str, contender: &str, figure, value| Sample {
+            case: case.to_owned(),
+            contender: contender.to_owned(),
+            figures: Figures::from([(figure, value)]),
+        };
+        let results = Results {
+            samples: vec![
+                sample("1/awake", PLAIN, figure::CYCLE_P50, 108.0),
+                sample("1/awake", FLOOR, figure::CYCLE_P50, 100.0),
+                sample("1/awake", FENCED, figure::CYCLE_P50, 150.0),
+                sample("4/1x16-hold0", FENCED, figure::RATE, 90.0),
+                sample("4/1x16-hold0", "rslock", figure::RATE, 8.0),
+                sample("4/1x16-hold0", "redsync", figure::RATE, 10.0),
+                // Neither the floor nor we ourselves are peers.
+                sample("4/1x16-hold0", FLOOR, figure::RATE, 80.0),
+                sample("4/1x16-hold0", PLAIN, figure::RATE, 95.0),
+            ],
+            ..Results::default()
+        };
+        let judged: Vec<_> = aims(&results)
+            .iter()
+            .map(|aim| (number(aim.measured), aim.met()))
+            .collect();
+        let expected = [("1.08", true), ("1.39", false), ("9.00", false)];
+        assert_eq!(judged, expected.map(|(text, met)| (text.to_owned(), met)));
+        assert_eq!(section(&Results::default()), "");
+    }
+}

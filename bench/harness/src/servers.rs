@@ -1,0 +1,150 @@
+//! The Redis servers of one run: fresh ones each time.
+
+use std::time::Duration;
+
+use redlatch::Redlatch;
+use redlatch_testkit::{Fleet, Proxy};
+
+use crate::plan::Condition;
+use crate::usage;
+
+/// How much later the slow node answers.
+const DELAY: Duration = Duration::from_millis(20);
+
+/// Independent servers, and what stands between them and the contender.
+pub(crate) struct Servers {
+    fleet: Fleet,
+    /// In front of the last one, where one of them is to be slow or frozen.
+    proxy: Option<Proxy>,
+}
+
+/// What servers have done so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    /// Commands carried out by all servers, those inside scripts included.
+    pub(crate) commands: u64,
+    /// Scripts called.
+    pub(crate) scripts: u64,
+    pub(crate) cpu: Duration,
+}
+
+impl Servers {
+    /// Starts them, ready to grant locks.
+    pub(crate) fn start(count: usize, condition: Condition) -> Result<Self, String> {
+        let fleet = Fleet::start(count);
+        if count > 1 {
+            arm(&fleet.urls())?;
+        }
+        let proxied = matches!(
+            condition,
+            Condition::Proxied | Condition::Frozen | Condition::Slow
+        );
+        let proxy = fleet.last().filter(|_| proxied).map(|last| last.proxy());
+        Ok(Self { fleet, proxy })
+    }
+
+    /// Where contenders find them.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        let mut urls = self.fleet.urls();
+        if let (Some(last), Some(proxy)) = (urls.last_mut(), &self.proxy) {
+            *last = proxy.url();
+        }
+        urls
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.fleet[0].port()
+    }
+
+    /// Lets the last node fail, when contenders are connected to all.
+    pub(crate) fn spoil(&self, condition: Condition) {
+        match (condition, &self.proxy) {
+            (Condition::Slow, Some(proxy)) => proxy.delay_requests(DELAY),
+            (Condition::Frozen, _) => self.fleet[self.fleet.len() - 1].freeze(),
+            _ => {}
+        }
+    }
+
+    /// Ends that again: a frozen server can't be asked anything.
+    pub(crate) fn mend(&self, condition: Condition) {
+        if let Some(proxy) = &self.proxy {
+            proxy.heal();
+        }
+        if condition == Condition::Frozen {
+            self.fleet[self.fleet.len() - 1].thaw();
+        }
+    }
+
+    pub(crate) fn work(&self) -> Work {
+        let mut work = Work {
+            commands: 0,
+            scripts: 0,
+            cpu: Duration::ZERO,
+        };
+        for server in self.fleet.iter() {
+            work.cpu += usage::cpu(server.pid()).unwrap_or_default();
+            work.commands += server.commands_processed();
+            work.scripts += server.calls("evalsha") + server.calls("eval");
+        }
+        work
+    }
+
+    /// What the first server says that it keeps in memory, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        self.fleet[0].info("used_memory").parse().unwrap_or(0)
+    }
+
+    /// How long the lock `name` still lives on the first server.
+    pub(crate) fn left(&self, name: &str) -> Option<Duration> {
+        let server = &self.fleet[0];
+        let keys = server.keys();
+        let locks = keys.iter().filter(|key| is_lock(key, name));
+        let left = locks.map(|key| server.pttl(key)).max()?;
+        u64::try_from(left).ok().map(Duration::from_millis)
+    }
+}
+
+/// Whether a key is a lock's own, whoever wrote it, and not its queue or the like.
+fn is_lock(key: &str, name: &str) -> bool {
+    let own = key == name || key.ends_with(&format!(":{name}"));
+    own && !key.contains("__queue") && !key.contains("signal")
+}
+
+/// Tells the nodes that they have forgotten nothing: else redlatch's restart
+/// guard would keep them out for a minute.
+fn arm(urls: &[String]) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let admin = Redlatch::builder().nodes(urls).admin().await;
+        let nodes = admin
+            .map_err(|error| error.to_string())?
+            .assume_fresh()
+            .await;
+        match nodes.iter().find(|node| !node.is_armed()) {
+            Some(node) => Err(format!("a node could not be armed: {node:?}")),
+            None => Ok(()),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_lock_itself_is_taken_for_it() {
+        let locks = ["hot", "redlatch:hot", "lock:hot", "rueidislock:0:hot"];
+        assert!(locks.iter().all(|key| is_lock(key, "hot")));
+        let others = [
+            "redlatch:__queue:redlatch:hot",
+            "lock-signal:hot",
+            "redisson_lock_queue:{hot}",
+            "redlatch:__fence",
+            "shot",
+        ];
+        assert!(!others.iter().any(|key| is_lock(key, "hot")));
+    }
+}
