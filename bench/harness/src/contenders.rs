@@ -88,7 +88,7 @@ pub(crate) const ALL: &[Contender] = &[
         name: "rueidislock",
         language: "go",
         leases: 10_000,
-        package: Some(("github.com/redis/rueidis/rueidislock", "go.mod")),
+        package: Some(("github.com/redis/rueidis ", "go.mod")),
         ..ORDINARY
     },
     Contender {
@@ -114,7 +114,7 @@ pub(crate) const ALL: &[Contender] = &[
     Contender {
         name: "redis-py",
         language: "python",
-        package: Some(("redis==", "requirements.txt")),
+        package: Some(("\nredis==", "requirements.txt")),
         ..ORDINARY
     },
     // A thread a lease.
@@ -162,6 +162,7 @@ impl Contender {
 
 /// The first thing that looks like a version after `package`.
 fn version_after(text: &str, package: &str) -> Option<String> {
+    let text = format!("\n{text}");
     let rest = &text[text.find(package)? + package.len()..];
     let begin = rest.find(|character: char| character.is_ascii_digit())?;
     let is_part = |character: char| character.is_ascii_alphanumeric() || ".-+".contains(character);
@@ -218,7 +219,9 @@ mod tests {
         assert_eq!(found(pom, "<artifactId>redisson</artifactId>"), "4.1.0");
         let node = r#"{"redlock": "5.0.0-beta.2"}"#;
         assert_eq!(found(node, "redlock\""), "5.0.0-beta.2");
-        assert_eq!(found("redis==7.1.0 \\\n", "redis=="), "7.1.0");
+        let python = "hiredis==3.5.0\nredis==7.1.0 \\\n";
+        assert_eq!(found(python, "\nredis=="), "7.1.0");
+        assert_eq!(found("redis==7.1.0", "\nredis=="), "7.1.0");
         assert_eq!(version_after("nothing", "redis=="), None);
     }
 

@@ -38,6 +38,8 @@ pub(crate) mod figure {
     pub(crate) const SERVER_CPU: &str = "server_cpu_us_per_cycle";
     /// Commands that the servers carried out for a cycle.
     pub(crate) const COMMANDS: &str = "commands_per_cycle";
+    /// How often the servers read from a connection for a cycle.
+    pub(crate) const READS: &str = "reads_per_cycle";
     /// Attempts that failed, and were made again.
     pub(crate) const FAILED: &str = "failed";
     /// Memory of the client processes, and what the server says it uses.
@@ -73,6 +75,7 @@ pub(crate) mod figure {
         CLIENT_CPU,
         SERVER_CPU,
         COMMANDS,
+        READS,
         FAILED,
         CLIENT_MEMORY,
         SERVER_MEMORY,

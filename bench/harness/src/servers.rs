@@ -1,5 +1,6 @@
 //! The Redis servers of one run: fresh ones each time.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use redlatch::Redlatch;
@@ -16,16 +17,37 @@ pub(crate) struct Servers {
     fleet: Fleet,
     /// In front of the last one, where one of them is to be slow or frozen.
     proxy: Option<Proxy>,
+    /// How often the servers were asked for their work.
+    questions: Cell<u64>,
 }
 
 /// What servers have done so far.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Work {
     /// Commands carried out by all servers, those inside scripts included.
     pub(crate) commands: u64,
+    /// How often they read from a connection.
+    pub(crate) reads: u64,
     /// Scripts called.
     pub(crate) scripts: u64,
     pub(crate) cpu: Duration,
+    /// How often they were asked for all this.
+    questions: u64,
+}
+
+impl Work {
+    /// What was done since, our own question left out.
+    pub(crate) fn since(self, before: Self) -> Self {
+        let asked = self.questions - before.questions;
+        let more = |now: u64, then: u64| now.saturating_sub(then);
+        Self {
+            commands: more(self.commands, before.commands + asked),
+            reads: more(self.reads, before.reads + asked),
+            scripts: more(self.scripts, before.scripts),
+            cpu: self.cpu.saturating_sub(before.cpu),
+            questions: asked,
+        }
+    }
 }
 
 impl Servers {
@@ -40,7 +62,11 @@ impl Servers {
             Condition::Proxied | Condition::Frozen | Condition::Slow
         );
         let proxy = fleet.last().filter(|_| proxied).map(|last| last.proxy());
-        Ok(Self { fleet, proxy })
+        Ok(Self {
+            fleet,
+            proxy,
+            questions: Cell::new(0),
+        })
     }
 
     /// Where contenders find them.
@@ -76,16 +102,17 @@ impl Servers {
     }
 
     pub(crate) fn work(&self) -> Work {
-        let mut work = Work {
-            commands: 0,
-            scripts: 0,
-            cpu: Duration::ZERO,
-        };
+        let mut work = Work::default();
         for server in self.fleet.iter() {
+            let info = server.command(&["INFO", "everything"]);
+            let number = |field: &str| number(info.as_text(), field);
             work.cpu += usage::cpu(server.pid()).unwrap_or_default();
-            work.commands += server.commands_processed();
-            work.scripts += server.calls("evalsha") + server.calls("eval");
+            work.commands += number("total_commands_processed:");
+            work.reads += number("total_reads_processed:");
+            work.scripts += number("cmdstat_evalsha:calls=") + number("cmdstat_eval:calls=");
         }
+        work.questions = self.questions.get() + self.fleet.len() as u64;
+        self.questions.set(work.questions);
         work
     }
 
@@ -102,6 +129,15 @@ impl Servers {
         let left = locks.map(|key| server.pttl(key)).max()?;
         u64::try_from(left).ok().map(Duration::from_millis)
     }
+}
+
+/// The number after `field`; 0 for what never happened.
+fn number(info: &str, field: &str) -> u64 {
+    let line = info.lines().find_map(|line| line.strip_prefix(field));
+    let digits = line.and_then(|line| line.split(',').next());
+    digits
+        .and_then(|digits| digits.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 /// Whether a key is a lock's own, whoever wrote it, and not its queue or the like.
@@ -133,6 +169,18 @@ fn arm(urls: &[String]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn our_own_questions_are_not_counted() {
+        let servers = Servers::start(2, Condition::Usual).expect("they start");
+        let before = servers.work();
+        let nothing = servers.work().since(before);
+        assert_eq!((nothing.commands, nothing.reads), (0, 0));
+        servers.fleet[0].command(&["PING"]);
+        servers.fleet[1].command(&["EVAL", "return redis.call('PING')", "0"]);
+        let work = servers.work().since(before);
+        assert_eq!((work.commands, work.reads, work.scripts), (3, 2, 1));
+    }
 
     #[test]
     fn only_the_lock_itself_is_taken_for_it() {

@@ -103,6 +103,8 @@ struct Tally {
     held: Duration,
     waits: Vec<u64>,
     whole: Vec<u64>,
+    /// When the last of its cycles was complete.
+    end: Option<Instant>,
 }
 
 async fn cycles(locks: &Locks, job: &Arc<Job>) -> Result<(), Error> {
@@ -117,12 +119,17 @@ async fn cycles(locks: &Locks, job: &Arc<Job>) -> Result<(), Error> {
         let (task, tally) = result?;
         tallies[task] = tally;
     }
-    let elapsed = begin.elapsed();
+    let last = tallies.iter().filter_map(|tally| tally.end).max();
+    let elapsed = last.map_or(job.length, |last| last - begin);
+    let elapsed = match job.cycles {
+        None => elapsed.max(job.length),
+        Some(_) => elapsed,
+    };
     let mut line = json!({
         "event": "done",
         "cycles": tallies.iter().map(|tally| tally.cycles).sum::<usize>(),
-        "elapsed_us": elapsed.as_micros() as u64,
-        "held_us": tallies.iter().map(|tally| tally.held).sum::<Duration>().as_micros() as u64,
+        "elapsed_us": micros(elapsed),
+        "held_us": micros(tallies.iter().map(|tally| tally.held).sum()),
         "failed": FAILED.load(Ordering::Relaxed),
         "tasks": tallies.iter().map(|tally| tally.cycles).collect::<Vec<_>>(),
     });
@@ -142,11 +149,14 @@ async fn cycles(locks: &Locks, job: &Arc<Job>) -> Result<(), Error> {
     Ok(())
 }
 
+/// A cycle counts when its lock was had before the time was up. A wait that lasts
+/// longer is waited for and given back, but not counted: else the end of a run
+/// would be a race of ever fewer tasks.
 async fn cycle(locks: &Locks, job: &Job, task: usize, begin: Instant) -> Tally {
     let mut tally = Tally::default();
     let limit = job.cycles.map_or(usize::MAX, |all| all.div_ceil(job.tasks));
-    let micros = |time: Duration| time.as_micros() as u64;
-    while begin.elapsed() < job.length && tally.cycles < limit {
+    let deadline = begin + job.length;
+    while Instant::now() < deadline && tally.cycles < limit {
         let name = match tally.cycles.checked_rem(job.distinct) {
             Some(number) => format!("{}:{task}:{number}", job.name),
             None => job.name.clone(),
@@ -159,17 +169,25 @@ async fn cycle(locks: &Locks, job: &Job, task: usize, begin: Instant) -> Tally {
         if let Err(error) = locks.release(held).await {
             complain(&error);
         }
-        if job.samples {
-            tally.waits.push(micros(got - asked));
-            if job.distinct > 0 {
-                tally.whole.push(micros(asked.elapsed()));
+        let end = Instant::now();
+        if got < deadline {
+            if job.samples {
+                tally.waits.push(micros(got - asked));
+                if job.distinct > 0 {
+                    tally.whole.push(micros(end - asked));
+                }
             }
+            tally.held += done - got;
+            tally.cycles += 1;
+            tally.end = Some(end);
         }
-        tally.held += done - got;
-        tally.cycles += 1;
         sleep(job.pause).await;
     }
     tally
+}
+
+fn micros(time: Duration) -> u64 {
+    time.as_micros() as u64
 }
 
 async fn wait(locks: &Locks, job: &Arc<Job>) -> Result<(), Error> {

@@ -131,14 +131,13 @@ fn rates(processes: &[Process], servers: &Servers, length: Duration) -> Figures 
     let (cpu_before, before) = (cpu(processes), servers.work());
     let begin = Instant::now();
     thread::sleep(length);
-    let (cpu, after) = (cpu(processes), servers.work());
+    let (cpu, work) = (cpu(processes), servers.work().since(before));
     let seconds = begin.elapsed().as_secs_f64();
     let client = cpu.saturating_sub(cpu_before).as_secs_f64();
-    let server = after.cpu.saturating_sub(before.cpu).as_secs_f64();
-    let commands = after.commands.saturating_sub(before.commands);
-    let scripts = after.scripts.saturating_sub(before.scripts) as f64;
+    let server = work.cpu.as_secs_f64();
+    let scripts = work.scripts as f64;
     let mut figures = Figures::from([
-        (figure::COMMANDS_RATE, commands as f64 / seconds),
+        (figure::COMMANDS_RATE, work.commands as f64 / seconds),
         (figure::CLIENT_LOAD, client * 1000.0 / seconds),
         (figure::SERVER_LOAD, server * 1000.0 / seconds),
     ]);

@@ -118,6 +118,7 @@ fn growth(results: &Results) -> Option<Plot> {
         Panel {
             title: title.to_owned(),
             x_label: x_label.to_owned(),
+            logarithmic: ids != "nodes",
             series: series.collect(),
         }
     };

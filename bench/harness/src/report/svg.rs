@@ -37,6 +37,8 @@ pub(super) struct Lines {
 pub(super) struct Panel {
     pub(super) title: String,
     pub(super) x_label: String,
+    /// Whether what is across grows tenfold from step to step.
+    pub(super) logarithmic: bool,
     pub(super) series: Vec<Series>,
 }
 
@@ -82,17 +84,13 @@ impl Bars {
         let low = low.fold(f64::INFINITY, f64::min);
         let (left, right) = (MARGIN + NAMES, WIDTH - MARGIN - VALUES);
         let scale = Scale::new(self.logarithmic, low, high, left, right);
-        let bottom = height - 34.0;
-        for tick in scale.ticks() {
-            let x = scale.place(tick);
-            svg.line(x, HEAD + 4.0, x, bottom, "grid");
-            svg.text(x, bottom + 16.0, "muted", "middle", &label(tick));
-        }
-
         let mut y = HEAD;
         for (title, bars) in &self.panels {
             y += PANEL_GAP;
             svg.text(MARGIN, y - 8.0, "panel", "start", title);
+            for x in scale.ticks().into_iter().map(|tick| scale.place(tick)) {
+                svg.line(x, y, x, y + ROW * bars.len() as f64, "grid");
+            }
             for bar in bars {
                 let end = scale.place(bar.value.median).max(left + 1.0);
                 svg.text(left - 8.0, y + 14.0, "", "end", &bar.name);
@@ -105,6 +103,9 @@ impl Bars {
                 svg.text(end.max(to) + 6.0, y + 14.0, "", "start", &value);
                 y += ROW;
             }
+        }
+        for tick in scale.ticks() {
+            svg.text(scale.place(tick), y + 18.0, "muted", "middle", &label(tick));
         }
         svg.finish()
     }
@@ -129,14 +130,14 @@ impl Lines {
             );
             let points = || panel.series.iter().flat_map(|series| &series.points);
             let most = |get: fn(&(f64, Summary)) -> f64| points().map(get).fold(0.0, f64::max);
-            let across = Scale::new(true, 1.0, most(|point| point.0), left, right);
+            let across = Scale::new(panel.logarithmic, 1.0, most(|point| point.0), left, right);
             let upright = Scale::new(false, 0.0, most(|point| point.1.high), bottom, top);
             for tick in upright.ticks() {
                 let y = upright.place(tick);
                 svg.line(left, y, right, y, "grid");
                 svg.text(left - 6.0, y + 4.0, "muted", "end", &label(tick));
             }
-            for tick in across.ticks() {
+            for tick in panel.steps(&across) {
                 let x = across.place(tick);
                 svg.line(x, bottom, x, bottom + 4.0, "grid");
                 svg.text(x, bottom + 17.0, "muted", "middle", &label(tick));
@@ -158,6 +159,20 @@ impl Lines {
             x += 40.0 + name.len() as f64 * 7.0;
         }
         svg.finish()
+    }
+}
+
+impl Panel {
+    /// What is marked across: powers of ten, or what was measured.
+    fn steps(&self, scale: &Scale) -> Vec<f64> {
+        let points = self.series.iter().map(|series| &series.points);
+        match self.logarithmic {
+            true => scale.ticks(),
+            false => points
+                .max_by_key(|points| points.len())
+                .map(|points| points.iter().map(|(x, _)| *x).collect())
+                .unwrap_or_default(),
+        }
     }
 }
 

@@ -127,6 +127,7 @@ fn contention(results: &Results) -> Option<String> {
                 median_of("unluckiest", &id, figure::SHARE_LEAST),
                 median_of("luckiest", &id, figure::SHARE_MOST),
                 median_of("commands", &id, figure::COMMANDS),
+                median_of("reads", &id, figure::READS),
             ]);
             if let Some(table) = table(results, &columns) {
                 tables += &format!("{words}, {heading}:\n\n{table}");
@@ -136,7 +137,8 @@ fn contention(results: &Results) -> Option<String> {
     let text = "All tasks want the same name. Held is the part of the time that somebody has the \
                 lock; the unluckiest and the luckiest task are given as shares of what would be \
                 fair; commands are what redis-server carried out for a cycle, those that scripts \
-                call included. The floor tries again after a millisecond. Without a pause, cycles \
+                call included, and reads how often it read from a connection for it, which is \
+                about how many requests it was sent. The floor tries again after a millisecond. Without a pause, cycles \
                 a second mostly count how often a client takes back its own lock; with one they \
                 can't be more than the time that the lock is held allows, and it is the time held \
                 that tells.\n\n![Cycles a second for one hot name, hold 0](images/performance-contention.svg)";
