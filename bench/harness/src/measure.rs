@@ -153,7 +153,7 @@ mod tests {
                 let expected: &[_] = match case.workload {
                     1 | 8 => &[figure::CYCLE_P50, figure::CYCLE_P99],
                     2 | 3 => &[figure::RATE, figure::CLIENT_CPU, figure::SERVER_CPU],
-                    4 => &[figure::RATE, figure::WAIT_P99, figure::SHARE_LEAST],
+                    4 => &[figure::RATE, figure::WAIT_P99, figure::SHARE_MOST],
                     6 => &[figure::TAKEOVER, figure::LEFT],
                     7 => &[figure::RENEWALS],
                     9 => &[figure::RATE, figure::CLIENT_MEMORY],

@@ -13,7 +13,7 @@ use crate::contenders::Contender;
 
 /// How long a process may take to start: a virtual machine of its own, and more
 /// of them than cores.
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// How long it may take to end by itself.
 const END_LIMIT: Duration = Duration::from_secs(5);

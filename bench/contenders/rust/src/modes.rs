@@ -24,9 +24,13 @@ pub(crate) async fn run(job: Job, mut orders: Orders) -> Result<(), Error> {
         "cycles" => {
             let name = format!("warm-up-{}", std::process::id());
             for number in 0..WARM_UP {
-                let held = locks.acquire(&format!("{name}:{number}")).await?;
-                locks.release(held).await?;
+                let held = acquire(&locks, &format!("{name}:{number}")).await;
+                locks
+                    .release(held)
+                    .await
+                    .unwrap_or_else(|error| complain(&error));
             }
+            FAILED.store(0, Ordering::Relaxed);
             go(&mut orders).await;
             cycles(&locks, &job).await?;
             orders.end().await;
@@ -166,9 +170,8 @@ async fn cycle(locks: &Locks, job: &Job, task: usize, begin: Instant) -> Tally {
         let got = Instant::now();
         sleep(job.hold).await;
         let done = Instant::now();
-        if let Err(error) = locks.release(held).await {
-            complain(&error);
-        }
+        let released = locks.release(held).await;
+        released.unwrap_or_else(|error| complain(&error));
         let end = Instant::now();
         if got < deadline {
             if job.samples {
