@@ -16,7 +16,7 @@
 //! | `usage.rs` | processor time and memory, from `/proc` |
 //! | `stats.rs` | medians, percentiles, shares |
 //! | `results.rs` | what was found, also as JSON |
-//! | `report.rs` | the page: `report/tables.rs`, `report/plots.rs`, `report/svg.rs`, `report/page.rs` |
+//! | `report.rs` | the page: `report/tables.rs` and `column.rs`, `plots.rs`, `charts.rs` and `svg.rs`, `aims.rs`, `page.rs` |
 //! | `machine.rs` | where and with what it was measured |
 //! | `progress.rs` | what is said meanwhile |
 

@@ -1,6 +1,8 @@
 //! The page: tables and plots of what was found.
 
 mod aims;
+mod charts;
+mod column;
 mod number;
 mod page;
 mod plots;

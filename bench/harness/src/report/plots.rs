@@ -1,6 +1,7 @@
 //! Which plots there are.
 
-use super::svg::{Bar, Bars, Lines, Panel, Series, Tone};
+use super::charts::{Bar, Bars, Lines, Panel, Series};
+use super::svg::Tone;
 use crate::contenders::{self, FLOOR};
 use crate::measure::figure;
 use crate::results::Results;

@@ -1,29 +1,10 @@
 //! One table for each workload.
 
+use super::column::{MILLISECONDS, in_milliseconds, median_of, named, ratio_of, spread_of, table};
 use super::number::{number, spread, whole};
 use crate::contenders::{self, FLOOR};
 use crate::measure::figure;
 use crate::results::Results;
-
-/// A column of a table: a figure in a case.
-struct Column {
-    heading: String,
-    case: String,
-    figure: &'static str,
-    scale: f64,
-    kind: Kind,
-}
-
-enum Kind {
-    /// The median, and the spread of the rounds.
-    Spread,
-    /// The median alone.
-    Median,
-    /// How many times the floor's.
-    Ratio,
-}
-
-const MILLISECONDS: f64 = 0.001;
 
 /// The sections of all workloads that were measured.
 pub(super) fn sections(results: &Results) -> Vec<String> {
@@ -315,84 +296,4 @@ fn section(title: &str, text: &str, plot: Option<&str>, tables: Option<String>) 
         format!("![{alt}](images/performance-{plot}.svg)\n\n")
     });
     Some(format!("{title}\n\n{text}\n\n{plot}{tables}"))
-}
-
-/// A row for each contender that has a figure; `None` when there is none.
-fn table(results: &Results, columns: &[Column]) -> Option<String> {
-    let mut text = String::from("| |");
-    for column in columns {
-        text += &format!(" {} |", column.heading);
-    }
-    text += &format!("\n| --- |{}\n", " --- |".repeat(columns.len()));
-    let mut rows = 0;
-    for contender in contenders::ALL {
-        let cells: Vec<_> = columns
-            .iter()
-            .map(|column| column.cell(results, contender.name))
-            .collect();
-        if cells.iter().all(Option::is_none) {
-            continue;
-        }
-        text += &format!("| {} |", named(contender.name));
-        for cell in cells {
-            text += &format!(" {} |", cell.as_deref().unwrap_or("–"));
-        }
-        text.push('\n');
-        rows += 1;
-    }
-    text.push('\n');
-    (rows > 0).then_some(text)
-}
-
-/// Ours stand out.
-fn named(contender: &str) -> String {
-    match contender.starts_with("redlatch") {
-        true => format!("**{contender}**"),
-        false => contender.to_owned(),
-    }
-}
-
-impl Column {
-    fn cell(&self, results: &Results, contender: &str) -> Option<String> {
-        let summary = results.summary(&self.case, contender, self.figure)?;
-        Some(match self.kind {
-            Kind::Spread => spread(summary, self.scale),
-            Kind::Median => number(summary.median * self.scale),
-            Kind::Ratio => {
-                let floor = results.median(&self.case, FLOOR, self.figure)?;
-                number(summary.median / floor)
-            }
-        })
-    }
-}
-
-fn spread_of(heading: &str, case: &str, figure: &'static str) -> Column {
-    Column {
-        heading: heading.to_owned(),
-        case: case.to_owned(),
-        figure,
-        scale: 1.0,
-        kind: Kind::Spread,
-    }
-}
-
-fn median_of(heading: &str, case: &str, figure: &'static str) -> Column {
-    Column {
-        kind: Kind::Median,
-        ..spread_of(heading, case, figure)
-    }
-}
-
-fn ratio_of(heading: &str, case: &str, figure: &'static str) -> Column {
-    Column {
-        kind: Kind::Ratio,
-        ..spread_of(heading, case, figure)
-    }
-}
-
-fn in_milliseconds(heading: &str, case: &str, figure: &'static str) -> Column {
-    Column {
-        scale: MILLISECONDS,
-        ..spread_of(heading, case, figure)
-    }
 }
