@@ -35,7 +35,7 @@ mod usage;
 
 use std::process::ExitCode;
 
-use crate::contenders::Contender;
+use crate::contenders::{Contender, FLOOR};
 use crate::progress::Progress;
 use crate::results::{Failure, Results, Sample};
 use crate::settings::Settings;
@@ -72,12 +72,22 @@ fn run(settings: &Settings) -> Result<(), String> {
     }
     let page = report::write(&results, &settings.docs())?;
     eprintln!("written: {}", page.display());
-    // What should work and does not is a failure, also when the rest was written.
-    match results.failures.len() {
-        0 => Ok(()),
-        count => Err(format!(
-            "{count} of the measurements failed; the page names them"
-        )),
+    // That a peer can't do something is a finding, and on the page. That we or
+    // the floor can't is a fault.
+    let ours = |failure: &&Failure| {
+        let contender = contenders::find(&failure.contender);
+        contender.is_some_and(|contender| contender.is_redlatch() || contender.name == FLOOR)
+    };
+    match results.failures.iter().find(ours) {
+        None => Ok(()),
+        Some(failure) => {
+            let Failure {
+                case,
+                contender,
+                message,
+            } = failure;
+            Err(format!("{contender} failed in {case}: {message}"))
+        }
     }
 }
 

@@ -58,6 +58,11 @@ pub(crate) mod figure {
 
     pub(crate) const LEASES: &str = "leases";
     pub(crate) const LEASE_MEMORY: &str = "client_memory_bytes_per_lease";
+    /// What it costs to keep so many alive for a second.
+    pub(crate) const MANY: f64 = 100_000.0;
+    pub(crate) const CLIENT_KEEPING: &str = "client_cpu_ms_per_s_100000_leases";
+    pub(crate) const SERVER_KEEPING: &str = "server_cpu_ms_per_s_100000_leases";
+    /// Calls of scripts, which most libraries renew one lease by.
     pub(crate) const RENEWALS: &str = "renewals_per_s";
     pub(crate) const CLIENT_RENEWAL: &str = "client_cpu_us_per_renewal";
     pub(crate) const SERVER_RENEWAL: &str = "server_cpu_us_per_renewal";
@@ -86,6 +91,8 @@ pub(crate) mod figure {
         LEFT,
         LEASES,
         LEASE_MEMORY,
+        CLIENT_KEEPING,
+        SERVER_KEEPING,
         RENEWALS,
         CLIENT_RENEWAL,
         SERVER_RENEWAL,

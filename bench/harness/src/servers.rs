@@ -116,6 +116,12 @@ impl Servers {
         work
     }
 
+    /// Makes a script known to the first server, and gives the name it has there.
+    pub(crate) fn load_script(&self, text: &str) -> String {
+        let reply = self.fleet[0].command(&["SCRIPT", "LOAD", text]);
+        reply.as_text().to_owned()
+    }
+
     /// What the first server says that it keeps in memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.fleet[0].info("used_memory").parse().unwrap_or(0)

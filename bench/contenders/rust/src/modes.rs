@@ -104,6 +104,8 @@ fn complain(error: &Error) {
 #[derive(Default)]
 struct Tally {
     cycles: usize,
+    /// Those that came too late to count, too.
+    completed: usize,
     held: Duration,
     waits: Vec<u64>,
     whole: Vec<u64>,
@@ -132,6 +134,7 @@ async fn cycles(locks: &Locks, job: &Arc<Job>) -> Result<(), Error> {
     let mut line = json!({
         "event": "done",
         "cycles": tallies.iter().map(|tally| tally.cycles).sum::<usize>(),
+        "completed": tallies.iter().map(|tally| tally.completed).sum::<usize>(),
         "elapsed_us": micros(elapsed),
         "held_us": micros(tallies.iter().map(|tally| tally.held).sum()),
         "failed": FAILED.load(Ordering::Relaxed),
@@ -173,6 +176,7 @@ async fn cycle(locks: &Locks, job: &Job, task: usize, begin: Instant) -> Tally {
         let released = locks.release(held).await;
         released.unwrap_or_else(|error| complain(&error));
         let end = Instant::now();
+        tally.completed += 1;
         if got < deadline {
             if job.samples {
                 tally.waits.push(micros(got - asked));

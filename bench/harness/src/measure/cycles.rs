@@ -58,16 +58,19 @@ pub(super) fn run(
     let (cpu, work) = (cpu(&processes), servers.work().since(before));
 
     let mut figures = tally.figures();
-    if tally.cycles == 0 {
+    if tally.completed == 0 {
         // Too slow for the time it had: that is a figure, and the only one.
         return Ok(figures);
     }
-    let each = |time: Duration| time.as_secs_f64() * 1e6 / tally.cycles as f64;
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / tally.completed as f64;
     figures.extend([
         (figure::CLIENT_CPU, each(cpu.saturating_sub(cpu_before))),
         (figure::SERVER_CPU, each(work.cpu)),
-        (figure::COMMANDS, work.commands as f64 / tally.cycles as f64),
-        (figure::READS, work.reads as f64 / tally.cycles as f64),
+        (
+            figure::COMMANDS,
+            work.commands as f64 / tally.completed as f64,
+        ),
+        (figure::READS, work.reads as f64 / tally.completed as f64),
         (figure::CLIENT_MEMORY, memory(&processes) as f64),
         (figure::SERVER_MEMORY, servers.memory() as f64),
     ]);
@@ -79,6 +82,8 @@ pub(super) fn run(
 #[derive(Debug, Default)]
 struct Tally {
     cycles: u64,
+    /// Those that came too late to count, too: they cost as much as others.
+    completed: u64,
     failed: u64,
     /// Of the process that took longest.
     elapsed_us: u64,
@@ -99,6 +104,7 @@ impl Tally {
                 list.unwrap_or_default().iter().filter_map(Value::as_u64)
             };
             tally.cycles += needed("cycles")?;
+            tally.completed += number("completed").unwrap_or(needed("cycles")?);
             tally.elapsed_us = tally.elapsed_us.max(needed("elapsed_us")?);
             tally.held_us += number("held_us").unwrap_or(0);
             tally.failed += number("failed").unwrap_or(0);
@@ -145,9 +151,11 @@ mod tests {
             json!({ "cycles": 30, "elapsed_us": 1_000_000, "held_us": 200_000,
                     "tasks": [10, 20], "waits_us": [5, 1], "cycles_us": [9] }),
             json!({ "cycles": 10, "elapsed_us": 2_000_000, "held_us": 200_000,
-                    "tasks": [10], "waits_us": [3], "failed": 2 }),
+                    "tasks": [10], "waits_us": [3], "failed": 2, "completed": 11 }),
         ];
-        let figures = Tally::of(&done).expect("it is complete").figures();
+        let tally = Tally::of(&done).expect("it is complete");
+        assert_eq!((tally.cycles, tally.completed), (40, 41));
+        let figures = tally.figures();
         assert_eq!(figures[figure::RATE], 20.0);
         assert_eq!(figures[figure::HELD], 0.2);
         assert_eq!(figures[figure::WAIT_P50], 3.0);

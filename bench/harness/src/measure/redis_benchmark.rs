@@ -28,7 +28,8 @@ pub(super) fn run(cycles: &Cycles, servers: &Servers) -> Result<Figures, String>
     let count = (rate * cycles.seconds / 2.0) as usize;
     let ask = |command: &[&str]| ask(servers.port(), cycles.tasks, count, command);
     let acquire = ask(&["SET", KEY, TOKEN, "NX", "PX", "10000"])?;
-    let release = ask(&["EVAL", RELEASE, "1", KEY, TOKEN])?;
+    let script = servers.load_script(RELEASE);
+    let release = ask(&["EVALSHA", &script, "1", KEY, TOKEN])?;
     let mut figures = Figures::new();
     let rate = 1.0 / (1.0 / acquire.rate + 1.0 / release.rate);
     figures.insert(figure::RATE, rate);

@@ -106,6 +106,12 @@ pub(super) fn leases(
     let full = memory(&process).saturating_sub(empty);
     figures.insert(figure::LEASES, count as f64);
     figures.insert(figure::LEASE_MEMORY, full as f64 / count as f64);
+    for (load, keeping) in [
+        (figure::CLIENT_LOAD, figure::CLIENT_KEEPING),
+        (figure::SERVER_LOAD, figure::SERVER_KEEPING),
+    ] {
+        figures.insert(keeping, figures[load] * figure::MANY / count as f64);
+    }
     let [process] = process;
     // It says so when a lease is lost.
     process.is_well()?;
@@ -141,7 +147,7 @@ fn rates(processes: &[Process], servers: &Servers, length: Duration) -> Figures 
         (figure::CLIENT_LOAD, client * 1000.0 / seconds),
         (figure::SERVER_LOAD, server * 1000.0 / seconds),
     ]);
-    // Every lock library renews by a script.
+    // Most renew each lease by a script; one has many in each call.
     if scripts > 0.0 {
         figures.extend([
             (figure::RENEWALS, scripts / seconds),
