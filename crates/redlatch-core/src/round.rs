@@ -132,6 +132,24 @@ impl Round {
         }
     }
 
+    /// Where the round would stand if those nodes of `absent`, one bit a node,
+    /// that have not answered had failed.
+    pub fn verdict_without(&self, absent: u64) -> Verdict {
+        let mut round = self.clone();
+        round.fail(absent);
+        round.verdict()
+    }
+
+    /// Counts those nodes of `absent`, one bit a node, as failed that have not
+    /// answered. What they say later counts for nothing.
+    pub fn fail(&mut self, absent: u64) {
+        for node in 0..self.nodes as usize {
+            if absent & (1 << node) != 0 {
+                self.vote(node, Vote::Failed);
+            }
+        }
+    }
+
     /// How many nodes have granted so far.
     pub fn granted(&self) -> usize {
         self.granted as usize
@@ -169,4 +187,47 @@ pub fn keeps<'a>(
                 // Nobody knows who would yield.
                 None => false,
             })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last two of five nodes.
+    const SILENT: u64 = 0b11000;
+
+    fn round(votes: [Vote; 3]) -> Round {
+        let mut round = Round::new(5);
+        for (node, vote) in votes.into_iter().enumerate() {
+            round.vote(node, vote);
+        }
+        round
+    }
+
+    #[test]
+    fn without_those_who_are_silent_a_split_is_certain() {
+        let mut round = round([Vote::Granted, Vote::Granted, Vote::Refused]);
+        assert_eq!(round.verdict(), Verdict::Open);
+        assert_eq!(round.verdict_without(0), Verdict::Open);
+        assert_eq!(round.verdict_without(SILENT), Verdict::Mixed);
+        round.fail(SILENT);
+        assert_eq!(round.verdict(), Verdict::Mixed);
+        assert_eq!(round.vote(3, Vote::Granted), Verdict::Mixed, "too late");
+        assert_eq!(round.granted(), 2);
+        assert!(round.is_complete());
+    }
+
+    #[test]
+    fn without_those_who_are_silent_another_ballot_is_certain() {
+        let round = round([Vote::Again, Vote::Granted, Vote::Granted]);
+        assert_eq!(round.verdict(), Verdict::Open);
+        assert_eq!(round.verdict_without(SILENT), Verdict::Again);
+    }
+
+    #[test]
+    fn one_who_was_silent_and_answers_counts() {
+        let mut round = round([Vote::Granted, Vote::Granted, Vote::Refused]);
+        assert_eq!(round.vote(3, Vote::Granted), Verdict::Won);
+        assert_eq!(round.verdict_without(SILENT), Verdict::Won);
+    }
 }

@@ -216,6 +216,19 @@ impl<'a> Checker<'a> {
 
     /// Between these two times, nobody waits for a free lock for longer than `bound`.
     pub fn progress(&self, from: u64, to: u64, bound: u64) -> Vec<Violation> {
+        let waits = self.idle_times(from, to).into_iter();
+        let long = waits.filter(|(.., idle)| *idle > bound);
+        let broken = long.map(|(lock, since, idle)| {
+            let how = format!("lock {lock} was free and waited for from {since} on, for {idle} µs");
+            let rule = Rule::Progress;
+            Violation { rule, how }
+        });
+        broken.collect()
+    }
+
+    /// The times between these two in which a lock was free and waited for: the
+    /// lock, since when, and for how long.
+    pub fn idle_times(&self, from: u64, to: u64) -> Vec<(usize, u64, u64)> {
         #[derive(Default)]
         struct Lock {
             holders: usize,
@@ -225,17 +238,12 @@ impl<'a> Checker<'a> {
         }
         let mut locks: BTreeMap<usize, Lock> = BTreeMap::new();
         let mut calls: BTreeMap<usize, (usize, bool, bool)> = BTreeMap::new();
-        let mut broken = Vec::new();
+        let mut found: BTreeMap<(usize, u64), u64> = BTreeMap::new();
         let mut look = |lock: usize, state: &mut Lock, now: u64| {
             if let Some(since) = state.idle {
                 let idle = now.min(to).saturating_sub(since.max(from));
-                if idle > bound {
-                    let how = format!(
-                        "lock {lock} was free and waited for from {since} on, for {idle} µs"
-                    );
-                    let rule = Rule::Progress;
-                    broken.push(Violation { rule, how });
-                }
+                // As long as it goes on, it is the same one.
+                found.insert((lock, since), idle);
             }
             state.idle = match state.holders == 0 && state.waiters > 0 {
                 true => state.idle.or(Some(now)),
@@ -264,7 +272,10 @@ impl<'a> Checker<'a> {
         for (lock, state) in &mut locks {
             look(*lock, state, to);
         }
-        broken
+        let found = found.into_iter();
+        found
+            .map(|((lock, since), idle)| (lock, since, idle))
+            .collect()
     }
 
     fn violation(&self, rule: Rule, before: &Held<'_>, next: &Held<'_>) -> Violation {

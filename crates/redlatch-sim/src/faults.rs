@@ -69,6 +69,35 @@ impl Site {
         self.stage.calm.store(true, Ordering::Relaxed);
     }
 
+    /// Takes nodes away until `end`, in milliseconds, one after the other: as
+    /// many as locks must go on without.
+    pub(crate) async fn minority(self: Arc<Self>, mut random: Random, end: u64) {
+        let first = random.below(self.servers.len());
+        let mut under_way = Vec::new();
+        for more in 0..(self.servers.len() - 1) / 2 {
+            rest(random.between(1_000, 3_000)).await;
+            let node = (first + more) % self.servers.len();
+            let fault = random.pick(&[
+                Fault::FrozenNode,
+                Fault::FrozenNode,
+                Fault::Crash(Comeback::Kept),
+            ]);
+            let length = end - self.stage.world.micros() / 1000;
+            self.stage
+                .world
+                .note(|| format!("fault {fault:?}: node {node}, {length} ms"));
+            self.stage.count(fault.name());
+            let site = self.clone();
+            under_way.push(tokio::spawn(async move {
+                site.make(fault, 0, node, length, 0).await;
+            }));
+        }
+        for fault in under_way {
+            let _ = fault.await;
+        }
+        self.stage.world.note(|| "calm".into());
+    }
+
     fn pick(&self, random: &mut Random) -> Fault {
         let plan = &self.stage.plan;
         let common = [

@@ -15,6 +15,40 @@ pub enum Kind {
     Rules,
 }
 
+/// What to simulate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setup {
+    /// Decides everything that the rest leaves open.
+    pub seed: u64,
+    /// What it is about.
+    pub scene: Scene,
+    /// A mistake that is made on purpose.
+    pub planted: Option<Planted>,
+    /// Whether all that happens is kept, and not just its hash.
+    pub keep_trace: bool,
+}
+
+impl Setup {
+    /// The simulation of a seed.
+    pub fn of(seed: u64) -> Self {
+        Self {
+            seed,
+            ..Self::default()
+        }
+    }
+}
+
+/// What a simulation is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scene {
+    /// Whatever can go wrong does, and then it is calm.
+    #[default]
+    Trouble,
+    /// As many nodes as promise 3 allows go away, one after the other, and
+    /// nothing else happens: locks go on.
+    Minority,
+}
+
 /// What can go wrong in a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Faults {
@@ -115,7 +149,8 @@ impl Plan {
         Duration::from_secs(if self.patient { 20 } else { 2 })
     }
 
-    pub(crate) fn new(seed: u64, planted: Option<Planted>) -> Self {
+    pub(crate) fn new(setup: Setup) -> Self {
+        let Setup { seed, planted, .. } = setup;
         let mut random = Random::new(seed, 2);
         let nodes = random.pick(&[1, 3, 3, 5]);
         let patient = random.percent(30);
@@ -156,7 +191,27 @@ impl Plan {
             guarded: plan.guarded && planted != Some(Planted::NoRestartGuard),
             ..plan
         };
-        plan.shaped(planted, &mut random)
+        match setup.scene {
+            Scene::Trouble => plan.shaped(planted, &mut random),
+            Scene::Minority => plan.for_minority(&mut random),
+        }
+    }
+
+    /// Contention, and nothing but it: leases that nobody loses.
+    fn for_minority(self, random: &mut Random) -> Self {
+        Self {
+            faults: Faults::Promised,
+            nodes: random.pick(&[3, 5, 5]),
+            tasks: random.between(1, 3) as usize,
+            locks: 1,
+            ttl: Duration::from_millis(random.between(1_000, 2_000)),
+            patient: false,
+            guarded: true,
+            // What a node was sent before it went away reaches it when it is back.
+            overtakes: true,
+            forgets: false,
+            ..self
+        }
     }
 
     /// A mistake that needs rare circumstances is looked for where they are common.

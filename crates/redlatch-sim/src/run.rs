@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::check::{Checker, Violation, nothing_left};
 use crate::faults::Site;
 use crate::network::dial;
-use crate::plan::{CALM, Faults, Kind, OVER, Plan, Planted, SETTLED};
+use crate::plan::{CALM, Faults, Kind, OVER, Plan, Planted, SETTLED, Scene, Setup};
 use crate::random::Random;
 use crate::server::Server;
 use crate::workload::{Stage, Task};
@@ -39,6 +39,10 @@ pub struct Outcome {
     pub acquisitions: u64,
     /// How much time has passed in the simulation.
     pub time: Duration,
+    /// How long a node was waited for.
+    pub node_timeout: Duration,
+    /// For how long a lock was free and waited for, at most, while there were faults.
+    pub longest_idle: Duration,
     /// How often things went wrong.
     pub counts: BTreeMap<&'static str, u64>,
     /// What the seed stands for.
@@ -50,24 +54,25 @@ pub struct Outcome {
 /// # Panics
 ///
 /// When no runtime can be made.
-pub fn simulate(seed: u64, planted: Option<Planted>, keep_trace: bool) -> Outcome {
-    redlatch::sim::seed(seed);
-    redlatch::sim::plant(planted.and_then(Planted::bug));
+pub fn simulate(setup: Setup) -> Outcome {
+    redlatch::sim::seed(setup.seed);
+    redlatch::sim::plant(setup.planted.and_then(Planted::bug));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build();
     let runtime: Runtime = runtime.unwrap_or_else(|error| panic!("no runtime: {error}"));
-    let outcome = runtime.block_on(play(seed, planted, keep_trace));
+    let outcome = runtime.block_on(play(setup));
     drop(runtime);
     redlatch::sim::plant(None);
     outcome
 }
 
-async fn play(seed: u64, planted: Option<Planted>, keep_trace: bool) -> Outcome {
-    let plan = Plan::new(seed, planted);
+async fn play(setup: Setup) -> Outcome {
+    let Setup { seed, planted, .. } = setup;
+    let plan = Plan::new(setup);
     let mut random = Random::new(seed, 3);
-    let world = World::new(seed, plan.clients, plan.nodes, keep_trace);
+    let world = World::new(seed, plan.clients, plan.nodes, setup.keep_trace);
     world.note(|| format!("{plan:?}"));
     let server = |node| {
         let clock = Ticker::new(&world, &mut random, 200);
@@ -76,6 +81,10 @@ async fn play(seed: u64, planted: Option<Planted>, keep_trace: bool) -> Outcome 
     let servers: Vec<Arc<Server>> = (0..plan.nodes).map(server).collect();
     let beats = tokio::spawn(beat(servers.clone()));
     let stage = Stage::new(&world, &plan);
+    if setup.scene == Scene::Minority {
+        // Nobody lets go of a lease for others to find.
+        stage.calm.store(true, Ordering::Relaxed);
+    }
     let mut site = Site {
         stage: stage.clone(),
         servers: servers.clone(),
@@ -117,7 +126,11 @@ async fn play(seed: u64, planted: Option<Planted>, keep_trace: bool) -> Outcome 
     }
     let begun = Instant::now() - Duration::from_micros(world.micros());
     let at = |millis: u64| sleep_until(begun + Duration::from_millis(millis));
-    let trouble = tokio::spawn(Arc::new(site).trouble(Random::new(seed, 4), CALM));
+    let (site, faults) = (Arc::new(site), Random::new(seed, 4));
+    let trouble = match setup.scene {
+        Scene::Trouble => tokio::spawn(site.trouble(faults, CALM)),
+        Scene::Minority => tokio::spawn(site.minority(faults, CALM)),
+    };
     at(plan.end()).await;
     stage.over.store(true, Ordering::Relaxed);
     finish(tasks).await;
@@ -137,6 +150,9 @@ async fn play(seed: u64, planted: Option<Planted>, keep_trace: bool) -> Outcome 
     if !plan.patient {
         violations.extend(checker.progress(SETTLED * 1000, OVER * 1000, BOUND));
     }
+    if setup.scene == Scene::Minority {
+        violations.extend(checker.progress(0, CALM * 1000, BOUND));
+    }
     if plan.faults == Faults::Promised {
         violations.extend(checker.exclusion());
         violations.extend(checker.fences_grow());
@@ -150,7 +166,10 @@ async fn play(seed: u64, planted: Option<Planted>, keep_trace: bool) -> Outcome 
             .lock()
             .unwrap_or_else(|error| error.into_inner()),
     );
+    let idle = checker.idle_times(0, CALM * 1000).into_iter();
     Outcome {
+        node_timeout: plan.node_timeout,
+        longest_idle: Duration::from_micros(idle.map(|(.., idle)| idle).max().unwrap_or(0)),
         violations,
         hash,
         trace,

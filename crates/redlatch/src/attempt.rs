@@ -85,7 +85,7 @@ impl Bid<'_> {
             };
             let asked = Instant::now();
             let mut votes = driver.ask(&request, limit);
-            match votes.verdict().await {
+            match votes.verdict_in_contention().await {
                 Verdict::Won => {
                     let sent = if planted!(SkipValidity) {
                         driver.now()

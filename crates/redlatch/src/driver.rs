@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redlatch_core::{Holder, Instant, Reply, Request, Round, Ttl, Verdict, Vote};
-use tokio::time::timeout;
+use tokio::time::{self, timeout, timeout_at};
 
 use crate::clock::Clock;
 use crate::error::NoQuorum;
@@ -81,7 +81,11 @@ impl Driver {
             node,
             call: target.call(request.clone(), limit),
         });
+        let silent =
+            |(node, target): (usize, &Arc<dyn Node>)| u64::from(target.is_silent()) << node;
         Votes {
+            silent: self.nodes.iter().enumerate().map(silent).sum(),
+            asked: time::Instant::now(),
             pending: calls.collect(),
             round: Round::new(self.nodes.len()),
             failures: Vec::new(),
@@ -133,6 +137,9 @@ impl Driver {
 pub(crate) struct Votes {
     pending: FuturesUnordered<Answer>,
     round: Round,
+    asked: time::Instant,
+    /// The nodes that had not answered what they were asked before, one bit each.
+    silent: u64,
     failures: Vec<(usize, NodeError)>,
     /// What those nodes said that would grant another ballot.
     again: Vec<Reply>,
@@ -175,6 +182,30 @@ impl Votes {
             }
         }
         self.round.verdict()
+    }
+
+    /// The same for one who holds up others: when the nodes are split between
+    /// contenders, or another ballot is to be proposed, nodes that were silent
+    /// before are given as long again as the others took. Then they count as
+    /// failed, so that nobody sits on a part of the nodes for as long as a node
+    /// may take.
+    pub(crate) async fn verdict_in_contention(&mut self) -> Verdict {
+        let mut patience = None;
+        while self.round.verdict() == Verdict::Open {
+            let decided = self.round.verdict_without(self.silent);
+            if self.silent == 0 || !matches!(decided, Verdict::Again | Verdict::Mixed) {
+                match self.next().await {
+                    Some(_) => continue,
+                    None => break,
+                }
+            }
+            let grace = || time::Instant::now() + self.asked.elapsed() + GRACE;
+            let end = *patience.get_or_insert_with(grace);
+            if timeout_at(end, self.next()).await.is_err() {
+                self.round.fail(self.silent);
+            }
+        }
+        self.verdict().await
     }
 
     /// The next node's reply, counted. Nothing when all have answered.
@@ -226,6 +257,9 @@ impl Votes {
     /// Gives those that have not answered a little more time, although the
     /// round is decided: as long again as it took.
     pub(crate) async fn hear_out(&mut self, took: Duration) {
+        if self.round.is_complete() {
+            return;
+        }
         let all = async { while self.next().await.is_some() {} };
         let _ = timeout(took + GRACE, all).await;
     }

@@ -1,12 +1,12 @@
 //! The simulation repeats itself, and finds a mistake that is planted.
 
 use redlatch_sim::check::Rule;
-use redlatch_sim::{Planted, simulate};
+use redlatch_sim::{Outcome, Planted, Setup, simulate};
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     for seed in 0..2 {
-        let (one, other) = (simulate(seed, None, true), simulate(seed, None, true));
+        let (one, other) = (traced(seed), traced(seed));
         let differs = one
             .trace
             .iter()
@@ -16,7 +16,14 @@ fn the_same_seed_gives_the_same_trace() {
         assert_eq!(one.hash, other.hash, "seed {seed}");
         assert!(one.acquisitions > 0, "seed {seed}");
     }
-    assert_ne!(simulate(0, None, false).hash, simulate(1, None, false).hash);
+    assert_ne!(simulate(Setup::of(0)).hash, simulate(Setup::of(1)).hash);
+}
+
+fn traced(seed: u64) -> Outcome {
+    simulate(Setup {
+        keep_trace: true,
+        ..Setup::of(seed)
+    })
 }
 
 /// One that takes few seeds; `redlatch-sim --planted all`, which `./test` runs,
@@ -26,7 +33,11 @@ fn a_planted_mistake_is_found() {
     let quick = [(Planted::WakeUpLost, Rule::Ending)];
     for (planted, rule) in quick {
         let finds = |seed: &u64| {
-            let found = simulate(*seed, Some(planted), false).violations;
+            let found = simulate(Setup {
+                planted: Some(planted),
+                ..Setup::of(*seed)
+            })
+            .violations;
             found.iter().any(|violation| violation.rule == rule)
         };
         assert!((0..4).any(|seed| finds(&seed)), "{planted:?} was not found");

@@ -44,6 +44,14 @@ pub trait Node: Send + Sync + 'static {
         USUAL_LIMIT
     }
 
+    /// Whether it has not answered what it was asked last: it may still do, but
+    /// nobody should hold up others for it.
+    ///
+    /// The default does not know.
+    fn is_silent(&self) -> bool {
+        false
+    }
+
     /// Asks the node, and gives up after `limit`.
     ///
     /// Requests must reach the node in the order in which their futures are

@@ -301,6 +301,30 @@ async fn a_vote_lost_to_refusals_and_failures_together_gives_back_what_it_got() 
 }
 
 #[tokio::test]
+async fn nobody_sits_on_some_nodes_for_the_sake_of_those_that_were_silent_before() {
+    let fleet = armed(5);
+    let proxies = fleet.proxies();
+    let latch = patient(proxies.iter().map(Proxy::url)).node_timeout(2 * NODE_TIMEOUT);
+    let latch = latch.build().await.unwrap();
+    proxies[0].mute();
+    proxies[1].mute();
+    // They are asked once, and found silent.
+    let limit = Duration::from_millis(100);
+    let silent = latch.status(limit).await;
+    assert_eq!(silent.iter().filter(|node| node.guard.is_err()).count(), 2);
+    // Of the three that are left, somebody has one: two are of no use.
+    fleet[2].command(&["SET", KEY, "stranger"]);
+    let tried = at_once(latch.mutex("job").try_lock()).await;
+    assert!(tried.unwrap().is_none());
+    eventually("they are given back", || are_empty(&fleet[3..])).await;
+
+    // Without a contender the three are enough.
+    fleet[2].command(&["DEL", KEY]);
+    let guard = at_once(latch.mutex("job").lock()).await.unwrap();
+    assert!(is_held_by(&fleet[2..], &guard));
+}
+
+#[tokio::test]
 async fn two_clients_that_contend_on_five_nodes_leave_nothing_behind() {
     let fleet = armed(5);
     let first = patient(fleet.urls()).build().await.unwrap();

@@ -34,8 +34,10 @@ use crate::random;
 /// A clock can't tell of times that are far enough away.
 const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a new connection may take, log-in and all.
+/// How long a new connection may take, log-in and all: at most, and at least
+/// when it is not the first one.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+const SHORT_CONNECT_LIMIT: Duration = Duration::from_millis(500);
 
 /// So many time-outs in a row, without one answer between them, and the
 /// connection is taken for mute: the client library never replaces one.
@@ -132,6 +134,10 @@ impl Node for Link {
 
     fn name(&self) -> &str {
         self.shared.address.name()
+    }
+
+    fn is_silent(&self) -> bool {
+        self.shared.silence.load(Ordering::Relaxed) > 0
     }
 
     fn call(&self, request: Request, limit: Duration) -> Call {
@@ -438,12 +444,16 @@ impl Shared {
 async fn keep_connected(shared: Arc<Shared>) {
     let _end = End(&shared);
     let name = shared.address.name().to_owned();
-    let (mut failures, mut short_lives) = (0, 0u32);
+    let (mut failures, mut silences, mut short_lives) = (0, 0, 0u32);
     let mut was_up = false;
     for number in 1.. {
-        match timeout(CONNECT_LIMIT, connect(&shared, number)).await {
+        let limit = match was_up {
+            true => connect_limit(shared.charter.turn, silences),
+            false => CONNECT_LIMIT,
+        };
+        match timeout(limit, connect(&shared, number)).await {
             Ok(Ok(live)) => {
-                failures = 0;
+                (failures, silences) = (0, 0);
                 let born = Instant::now();
                 was_up = true;
                 shared.silence.store(0, Ordering::Relaxed);
@@ -469,11 +479,17 @@ async fn keep_connected(shared: Arc<Shared>) {
                 }
             }
             failed => {
+                failures += 1;
+                let mut rest = RECONNECT.delay(failures, random::number());
                 let error = match failed {
                     Ok(Err(error)) => error,
-                    _ => NodeError::timed_out(CONNECT_LIMIT),
+                    _ => {
+                        silences += 1;
+                        // That was rest enough.
+                        rest = RECONNECT.delay(1, random::number());
+                        NodeError::timed_out(limit)
+                    }
                 };
-                failures += 1;
                 match (was_up, failures) {
                     (true, 1) => {
                         tracing::warn!(node = name, %error, "can't connect, will go on trying");
@@ -482,10 +498,20 @@ async fn keep_connected(shared: Arc<Shared>) {
                     _ => tracing::debug!(node = name, %error, "can't connect"),
                 }
                 shared.set(State::Down(error));
-                tokio::time::sleep(RECONNECT.delay(failures, random::number())).await;
+                tokio::time::sleep(rest).await;
             }
         }
     }
+}
+
+/// How long the next connection may take, after so many that took too long: a
+/// server that was silent while one was being made must be found again soon
+/// after it is back, and a slow one must get its time. So it is a few node
+/// timeouts (of which four make a `turn`), twice as long each time, and then the
+/// same from the start.
+fn connect_limit(turn: Duration, silences: u32) -> Duration {
+    let first = (2 * turn).clamp(SHORT_CONNECT_LIMIT, CONNECT_LIMIT);
+    (first * (1 << (silences % 3))).min(CONNECT_LIMIT)
 }
 
 /// Says that it is over when the task is, however it ends.
@@ -564,4 +590,20 @@ fn is_too_old(error: &RedisError) -> bool {
     error.kind() == ErrorKind::RESP3NotSupported
         || error.code() == Some("NOPROTO")
         || error.detail().is_some_and(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_server_is_tried_soon_again_and_a_slow_one_gets_its_time() {
+        let limits = |turn| [0, 1, 2, 3, 4, 5].map(|silences| connect_limit(turn, silences));
+        let quick = [500, 1000, 2000].map(Duration::from_millis);
+        assert_eq!(limits(Duration::from_millis(200))[..3], quick);
+        assert_eq!(limits(Duration::from_millis(200))[3..], quick);
+        let medium = [1200, 2000, 2000].map(Duration::from_millis);
+        assert_eq!(limits(Duration::from_millis(600))[..3], medium);
+        assert_eq!(limits(Duration::from_secs(2)), [CONNECT_LIMIT; 6]);
+    }
 }
