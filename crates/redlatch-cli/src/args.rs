@@ -128,7 +128,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DUR", value_parser = duration::parse)]
     pub(crate) min_hold: Option<Duration>,
 
-    /// Run only if no run for this SLOT has succeeded yet, on any machine
+    /// Run only if no run for this SLOT has succeeded, on any machine, as far as --once-for reaches
+    /// back
     #[arg(long, value_name = "SLOT")]
     pub(crate) once: Option<String>,
 
@@ -157,7 +158,8 @@ Examples:
   redlatch run -w 10 -E 0 cleanup -- ./cleanup
       Wait for 10 s at most, then skip it without a word.
   redlatch run report --once \"$(date +%F)\" -- ./report
-      On every machine at once: one of them runs it, the others skip it.
+      On every machine at once: one of them runs it, the others skip it. That is remembered for an
+      hour; with several nodes for max_ttl, a minute unless set.
   redlatch run import -c './fetch | ./load'
       A shell line instead of a command.
   redlatch --node redis://a --node redis://b --node redis://c run deploy -- ./deploy

@@ -78,6 +78,14 @@ impl Output {
         }
     }
 
+    /// What is good to know for those who try it out, but not every night in
+    /// cron's mail: only on a terminal.
+    pub(crate) fn aside(&self, message: &str) {
+        if !self.json && std::io::stderr().is_terminal() {
+            self.info(message);
+        }
+    }
+
     /// What is good to know; `-q` silences it.
     pub(crate) fn info(&self, message: &str) {
         if !self.quiet {

@@ -53,6 +53,7 @@ pub(super) async fn run(
     let job = Job {
         args: &args,
         terms,
+        short_memory: short_memory(&args, &settings),
         command,
         output,
     };
@@ -96,10 +97,20 @@ fn check_memory(args: &RunArgs, settings: &Settings) -> Result<(), Failure> {
     }
 }
 
+/// How long a slot is remembered, where the nodes' guards make that shorter than
+/// usual and nobody has said that it is to be.
+fn short_memory(args: &RunArgs, settings: &Settings) -> Option<Duration> {
+    let is_usual = args.once_for.is_some() || !settings.is_guarded();
+    let memory = settings.max_ttl.value;
+    (!is_usual && memory < Once::USUAL_MEMORY).then_some(memory)
+}
+
 /// What is run once the lock is held.
 struct Job<'a> {
     args: &'a RunArgs,
     terms: Terms,
+    /// How long a slot is remembered, where that is shorter than usual unasked.
+    short_memory: Option<Duration>,
     command: Vec<OsString>,
     output: &'a Output,
 }
@@ -136,13 +147,27 @@ impl Job<'_> {
         let verdict = supervise(orders, signals).await?;
         // One that failed may be tried again, here or elsewhere.
         let succeeded = verdict == Verdict::Ended(Ending::Exited(0));
-        if let Some(slot) = slot.filter(|_| succeeded)
-            && let Err(error) = slot.record().await
-        {
-            let warning = "the slot could not be recorded, and may be run again";
-            self.output.warn(&format!("{error}; {warning}"));
+        if let Some(slot) = slot.filter(|_| succeeded) {
+            match slot.record().await {
+                Ok(()) => self.tell_of_a_short_memory(),
+                Err(error) => {
+                    let warning = "the slot could not be recorded, and may be run again";
+                    self.output.warn(&format!("{error}; {warning}"));
+                }
+            }
         }
         Ok(Some(verdict))
+    }
+
+    /// Who gives a date for a slot expects to have it remembered for a day.
+    fn tell_of_a_short_memory(&self) {
+        if let Some(memory) = self.short_memory {
+            self.output.aside(&format!(
+                "this slot is remembered for {}, which is max_ttl here; --once-for says that it is \
+                 meant so",
+                duration::format(memory)
+            ));
+        }
     }
 
     fn slot(&self, latch: &Redlatch) -> Option<Once> {

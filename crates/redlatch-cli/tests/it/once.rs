@@ -5,6 +5,7 @@ use std::process::Stdio;
 use redlatch_testkit::RedisServer;
 
 use crate::support::{Running, armed, redlatch, run, text};
+use crate::terminal::Session;
 
 #[test]
 fn a_slot_is_run_once() {
@@ -135,5 +136,31 @@ fn no_longer_record_is_promised_than_the_nodes_keep() {
     assert!(
         errors.contains("--once-for 2h is longer than max_ttl"),
         "{errors}"
+    );
+}
+
+#[test]
+fn a_short_memory_is_told_to_those_who_look() {
+    let server = RedisServer::start();
+    let mut session = Session::start(&server);
+    session.run("export REDLATCH_RESTART_GUARD=on; $REDLATCH init", "armed");
+    session.keys("$REDLATCH run job --once monday -- true\n");
+    session.expect("this slot is remembered for 1m, which is max_ttl here");
+    session.expect_code(0);
+    let said = session.written().matches("is remembered for").count();
+    for args in ["--once-for 1m --once tuesday", "-q --once friday"] {
+        session.keys(&format!("$REDLATCH run {args} job -- true\n"));
+        session.expect_code(0);
+    }
+    assert_eq!(session.written().matches("is remembered for").count(), said);
+
+    // Cron would send it every night.
+    let fleet = armed(3);
+    let mut command = redlatch(&fleet);
+    let output = command.args(["run", "job", "--once", "monday", "--", "true"]);
+    let output = output.output().unwrap();
+    assert_eq!(
+        (output.status.code(), text(&output.stderr)),
+        (Some(0), String::new())
     );
 }

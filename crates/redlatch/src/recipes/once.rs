@@ -6,6 +6,9 @@ use crate::client::Redlatch;
 use crate::error::Result;
 use crate::mutex::Mutex;
 
+/// How long the lease of a question is, where nodes are as quick as usual.
+const SHORTEST: Duration = Duration::from_secs(1);
+
 /// Whether the work of a slot, such as a day or an hour, has been done by
 /// anybody. Made by [`Redlatch::once`].
 ///
@@ -35,8 +38,12 @@ pub struct Once {
 }
 
 impl Once {
+    /// For how long a slot is remembered unless something else is asked for, or
+    /// makes it shorter.
+    pub const USUAL_MEMORY: Duration = Duration::from_secs(60 * 60);
+
     pub(crate) fn new(latch: &Redlatch, name: &str, slot: &str) -> Self {
-        let keep = Duration::from_secs(60 * 60);
+        let keep = Self::USUAL_MEMORY;
         let longest = latch.max_ttl();
         Self {
             mutex: latch.mutex(format!("{name}:once:{slot}")),
@@ -54,7 +61,11 @@ impl Once {
         self
     }
 
-    /// Whether the slot was done.
+    /// Whether the slot was done. Nodes that may have forgotten it are not
+    /// believed, where the [restart guard](crate::Builder::restart_guard) is
+    /// on: then this is an error once too few others are left. With the guard
+    /// off, as it is with one node unless asked for, a server that was restarted
+    /// without its data says that the slot was not done.
     ///
     /// # Errors
     ///
@@ -64,19 +75,29 @@ impl Once {
     ///
     /// # Cancel safety
     ///
-    /// When this is dropped, the slot may look done for a moment.
+    /// When this is dropped, the slot may look done for a moment: for a second,
+    /// or three [node timeouts](crate::Builder::node_timeout), when the process
+    /// vanishes with it.
     pub async fn is_done(&self) -> Result<bool> {
         // Before the work, not only when it is to be recorded.
         self.mutex.client.settings.ttl(self.keep)?;
         // A look would not do: a node that was restarted and has forgotten the
         // record says that it has none, but won't grant it.
-        match self.mutex.try_lock().await? {
+        match self.question().try_lock().await? {
             None => Ok(true),
             Some(guard) => {
                 guard.release().await?;
                 Ok(false)
             }
         }
+    }
+
+    /// A lease as short as can be: whoever vanishes while it asks must not
+    /// close the slot for others for longer than it has the lock of the work.
+    fn question(&self) -> Mutex {
+        let settings = &self.mutex.client.settings;
+        let ttl = SHORTEST.max(settings.node_timeout * 3).min(settings.ttl);
+        self.mutex.clone().ttl(ttl)
     }
 
     /// Records that the slot was done.

@@ -22,6 +22,7 @@ mod keeping;
 mod lease;
 mod listing;
 mod lost_replies;
+mod once;
 mod owners;
 mod ownership;
 mod probing;
