@@ -21,6 +21,8 @@ mod output;
 mod settings;
 mod table;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use clap::Parser;
 
 use crate::args::Args;
@@ -37,14 +39,24 @@ pub fn main() -> std::process::ExitCode {
     };
     let output = Output::new(&args.global);
     output.start_tracing();
-    let code = match run(args, &output) {
-        Ok(code) => code,
-        Err(failure) => {
+    let code = match catch_unwind(AssertUnwindSafe(|| run(args, &output))) {
+        Ok(Ok(code)) => code,
+        Ok(Err(failure)) => {
             output.failure(&failure);
             failure.code
         }
+        // What happened was told when it did.
+        Err(_) => ExitCode::Failure,
     };
     code.leave()
+}
+
+/// Panics where a test has asked for it.
+fn planted(_place: &str) {
+    #[cfg(feature = "planted")]
+    if std::env::var_os("REDLATCH_PLANTED").is_some_and(|planted| planted == _place) {
+        panic!("planted in {_place}");
+    }
 }
 
 fn run(args: Args, output: &Output) -> Result<ExitCode, Failure> {

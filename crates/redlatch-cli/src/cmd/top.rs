@@ -110,6 +110,7 @@ impl Top {
         let mut tick = tokio::time::interval(TICK);
         loop {
             let now = Instant::now();
+            crate::planted("the screen");
             screen.draw(|frame| view::draw(&self.state, self.palette, now, frame))?;
             tokio::select! {
                 Some(update) = self.updates.recv() => self.learn(update),

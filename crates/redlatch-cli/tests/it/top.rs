@@ -147,6 +147,27 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     }
 }
 
+#[cfg(feature = "planted")]
+#[test]
+fn a_panic_leaves_the_terminal_as_it_was_and_can_be_read() {
+    let server = RedisServer::start();
+    let mut session = session(&server);
+    for place in ["the screen", "the background"] {
+        // A backtrace is longer than the screen.
+        let settings = format!("RUST_BACKTRACE=0 REDLATCH_PLANTED='{place}'");
+        session.keys(&format!("{settings} $REDLATCH top\n"));
+        session.expect("\x1b[?1049h");
+        session.expect("\x1b[?1049l");
+        let message = format!("planted in {place}");
+        session.expect(&message);
+        session.expect("$ ");
+        session.expect_code(125);
+        expect_restored(&mut session);
+        let shown = screen(&session).contents();
+        assert!(shown.contains(&message), "{shown}");
+    }
+}
+
 #[test]
 fn servers_that_die_and_return_are_shown_as_that() {
     let server = RedisServer::start();

@@ -58,6 +58,7 @@ pub(super) async fn connect(settings: &Settings) -> Result<Connected, Failure> {
 impl Plan {
     /// Connects again and again until that works, and then looks at all.
     pub(super) async fn follow(self, mut connected: Connected) {
+        crate::planted("the background");
         let latch = loop {
             let (nodes, trouble) = match connected {
                 Ok(latch) => break latch,

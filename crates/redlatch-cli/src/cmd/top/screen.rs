@@ -40,6 +40,12 @@ impl Screen {
     }
 
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> Result<(), Failure> {
+        // A panic in the background ends nothing but its own task.
+        if !SHOWN.load(Ordering::SeqCst) {
+            return Err(Failure::own(
+                "the screen was left after a failure of its own",
+            ));
+        }
         self.terminal.draw(draw).map(|_| ()).map_err(failure)
     }
 
