@@ -1,4 +1,5 @@
-//! What a fence and the restart guard cost, beside the bare `SET key token NX PX ttl`.
+//! What a fence and the restart guard cost, beside the bare `SET key token NX PX ttl`:
+//! time of the server, allocations of the client, and latency.
 //!
 //! ```sh
 //! cargo run --release -p redlatch-bench-cost            # about a minute
@@ -10,12 +11,18 @@
 //! with the cores kept awake by spinning processes of the lowest priority,
 //! because a virtual machine's core takes longer to wake than Redis to answer.
 
+use std::alloc::System;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlatch::{Builder, Mutex, Redlatch};
 use redlatch_testkit::{Awake, RedisServer};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+/// Counts what is allocated, by all threads of this process.
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
@@ -38,6 +45,22 @@ async fn main() {
         .await;
         print_table(&contenders, &cpu);
     }
+
+    println!("allocations for each acquire and release by one task");
+    let counts = interleave(rounds, &contenders, async |contender, round| {
+        server.command(&["FLUSHALL"]);
+        contender.arm().await;
+        // What is done once is not counted.
+        contender.cycle_latency(round, 10).await;
+        server.command(&["FLUSHALL"]);
+        contender.arm().await;
+        let region = Region::new(ALLOCATOR);
+        contender.cycle_latency(round, size / 10).await;
+        let made = region.change();
+        (made.allocations + made.reallocations) as f64 / (size / 10) as f64
+    })
+    .await;
+    print_table(&contenders, &counts);
 
     println!("client latency in µs of acquire and release by one task, p50");
     let _awake = Awake::start();
