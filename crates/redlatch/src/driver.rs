@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::{Stream, StreamExt};
 use redlatch_core::{Holder, Instant, Reply, Request, Round, Ttl, Verdict, Vote};
 use tokio::time::{self, timeout, timeout_at};
 
@@ -86,7 +86,7 @@ impl Driver {
         Votes {
             silent: self.nodes.iter().enumerate().map(silent).sum(),
             asked: time::Instant::now(),
-            pending: calls.collect(),
+            pending: Answers(calls.collect()),
             round: Round::new(self.nodes.len()),
             failures: Vec::new(),
             again: Vec::new(),
@@ -135,7 +135,7 @@ impl Driver {
 
 /// The answers of one round, as they come in.
 pub(crate) struct Votes {
-    pending: FuturesUnordered<Answer>,
+    pending: Answers,
     round: Round,
     asked: time::Instant,
     /// The nodes that had not answered what they were asked before, one bit each.
@@ -277,8 +277,36 @@ impl Votes {
     }
 
     /// The answers that are still to come, and the failures so far.
-    pub(crate) fn into_rest(self) -> (FuturesUnordered<Answer>, Vec<(usize, NodeError)>) {
+    pub(crate) fn into_rest(self) -> (Answers, Vec<(usize, NodeError)>) {
         (self.pending, self.failures)
+    }
+}
+
+/// The answers that are still to come. There are so few that all are polled when
+/// there is news of one; that costs less than to find out of which.
+#[derive(Default)]
+pub(crate) struct Answers(Vec<Answer>);
+
+impl Answers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Stream for Answers {
+    type Item = (usize, Result<Reply, NodeError>);
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        for at in 0..self.0.len() {
+            if let Poll::Ready(answer) = Pin::new(&mut self.0[at]).poll(cx) {
+                self.0.remove(at);
+                return Poll::Ready(Some(answer));
+            }
+        }
+        match self.0.is_empty() {
+            true => Poll::Ready(None),
+            false => Poll::Pending,
+        }
     }
 }
 

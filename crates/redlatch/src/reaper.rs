@@ -14,7 +14,7 @@ use redlatch_core::{Backoff, Ballot, Key, Reply, Request, Ticket, Token, Ttl};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::driver::{Answer, Driver, Votes};
+use crate::driver::{Answers, Driver, Votes};
 use crate::node::NodeError;
 use crate::random;
 use crate::stragglers::Stragglers;
@@ -47,7 +47,7 @@ enum Job {
     Finish(Stragglers),
     /// A release, the answers to it that are to come, and the numbers of the
     /// nodes that are to be asked again.
-    Release(Orphan, FuturesUnordered<Answer>, Vec<usize>),
+    Release(Orphan, Answers, Vec<usize>),
 }
 
 /// Counts a job as not done for as long as it lives.
@@ -120,7 +120,7 @@ impl Reaper {
     /// Releases on every node, in the background.
     pub(crate) fn release(&self, orphan: Orphan) {
         let all = (0..self.nodes).collect();
-        self.hand_in(Job::Release(orphan, FuturesUnordered::new(), all));
+        self.hand_in(Job::Release(orphan, Answers::default(), all));
     }
 
     /// Goes on with a release that a quorum has already confirmed.
@@ -232,7 +232,7 @@ fn queue(backlogs: &mut [Backlog], case: Arc<Case>, nodes: Vec<usize>) {
 /// Waits for the answers to a release, and says which nodes are to be asked again.
 async fn hear_out(
     case: Arc<Case>,
-    mut answers: FuturesUnordered<Answer>,
+    mut answers: Answers,
     mut failed: Vec<usize>,
 ) -> (Arc<Case>, Vec<usize>) {
     while let Some((node, answer)) = answers.next().await {
@@ -244,9 +244,9 @@ async fn hear_out(
 }
 
 type Batch = Vec<Arc<Case>>;
-type Answers = Vec<Result<Reply, NodeError>>;
+type Replies = Vec<Result<Reply, NodeError>>;
 
-async fn send(driver: &Driver, node: usize, batch: Batch) -> (usize, Batch, Answers) {
+async fn send(driver: &Driver, node: usize, batch: Batch) -> (usize, Batch, Replies) {
     let requests = batch.iter().map(|case| case.orphan.request()).collect();
     let call = driver.nodes()[node].call_all(requests, driver.node_timeout());
     let answers = call.await;
@@ -282,7 +282,7 @@ impl Backlog {
     }
 
     /// Takes back what has to be repeated.
-    fn settle(&mut self, node: &str, batch: Batch, answers: Answers, hurry: bool) {
+    fn settle(&mut self, node: &str, batch: Batch, answers: Replies, hurry: bool) {
         self.under_way -= 1;
         let mut failed = false;
         for (case, answer) in batch.into_iter().zip(answers) {

@@ -4,9 +4,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use futures_util::stream::{FuturesUnordered, Stream};
+use futures_util::stream::Stream;
 
-use crate::driver::Answer;
+use crate::driver::Answers;
 
 /// Requests that are still under way: they go on so that the lease ends up on
 /// all nodes, until somebody [stops](Stragglers::stop) them.
@@ -17,12 +17,12 @@ pub(crate) struct Stragglers {
 
 #[derive(Default)]
 struct Slot {
-    answers: Option<FuturesUnordered<Answer>>,
+    answers: Option<Answers>,
     waker: Option<Waker>,
 }
 
 impl Stragglers {
-    pub(crate) fn new(answers: FuturesUnordered<Answer>) -> Self {
+    pub(crate) fn new(answers: Answers) -> Self {
         let answers = Some(answers);
         let waker = None;
         let slot = Arc::new(Mutex::new(Slot { answers, waker }));

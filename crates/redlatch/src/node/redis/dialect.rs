@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use redis::{Cmd, Script, cmd};
+use redis::{Cmd, RedisWrite, Script};
 use redlatch_core::{Ballot, GuardOrder, Key, Policy, Request, Ticket, Token, Ttl, fence, rules};
 
 use crate::node::Charter;
@@ -41,6 +41,11 @@ static RELEASE: Rule = rule!("release.lua", "queue.lua", "pass_on.lua");
 static FORCE: Rule = rule!("guard.lua", "ballot.lua", "force.lua");
 static INSPECT: Rule = rule!("inspect.lua");
 static INIT: Rule = rule!("init.lua");
+
+/// How many arguments a call of a script has, and how many bytes they have beside
+/// the script: enough for most, so that nothing has to grow.
+const ARGUMENTS: usize = 20;
+const BYTES: usize = 400;
 
 /// What a new connection loads: all that is needed without delay.
 static LOADED: [&Rule; 5] = [&ACQUIRE, &ACQUIRE_PLAIN, &EXTEND, &EXTEND_GUARDED, &RELEASE];
@@ -97,8 +102,8 @@ impl Dialect {
                 ballot: None,
                 ticket,
             } if ticket.is_none() || !self.calls => {
-                let mut set = cmd("SET");
-                set.arg(key.as_str()).arg(token.as_str());
+                let mut set = Cmd::with_capacity(6, BYTES / 2);
+                set.arg("SET").arg(key.as_str()).arg(token.as_str());
                 set.arg("NX").arg("PX").arg(ttl.millis());
                 set
             }
@@ -208,10 +213,14 @@ impl Dialect {
         };
         call.arg(keys).arg(key.as_str());
         if keys > 1 {
-            call.arg(format!("{}{key}", self.queue));
+            call.write_arg_fmt(format_args!("{}{key}", self.queue));
         }
-        let names = [&*self.fence, &*self.guard];
-        call.arg(&names[..keys.saturating_sub(2)]);
+        for name in [&*self.fence, &*self.guard]
+            .into_iter()
+            .take(keys.saturating_sub(2))
+        {
+            call.arg(name);
+        }
         call
     }
 
@@ -273,17 +282,12 @@ enum Keys {
 
 impl Rule {
     fn start(&self, form: Form) -> Cmd {
-        let mut command;
-        match form {
-            Form::Hash => {
-                command = cmd("EVALSHA");
-                command.arg(self.script.get_hash());
-            }
-            Form::Text => {
-                command = cmd("EVAL");
-                command.arg(self.text);
-            }
-        }
+        let (name, script) = match form {
+            Form::Hash => ("EVALSHA", self.script.get_hash()),
+            Form::Text => ("EVAL", self.text),
+        };
+        let mut command = Cmd::with_capacity(ARGUMENTS, script.len() + BYTES);
+        command.arg(name).arg(script);
         command
     }
 }

@@ -1,5 +1,6 @@
 //! Redis values as replies.
 
+use std::slice;
 use std::time::Duration;
 
 use redis::Value;
@@ -10,13 +11,13 @@ use crate::node::{NodeError, NodeErrorKind};
 /// What a server answered to a request.
 pub(super) fn reply(request: &Request, value: Value) -> Result<Reply, NodeError> {
     let plain = matches!(request, Request::Acquire { ballot: None, .. });
-    let words = match value {
+    let words = match &value {
         Value::Okay if plain => return Ok(Reply::Granted),
         Value::Nil if plain => return Ok(Reply::Held(None)),
         Value::Array(words) => words,
-        word => vec![word],
+        word => slice::from_ref(word),
     };
-    parse(&words).ok_or_else(|| {
+    parse(words).ok_or_else(|| {
         NodeError::new(
             NodeErrorKind::Confused,
             "it gave an answer that none of our scripts gives",
