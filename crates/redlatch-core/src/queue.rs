@@ -32,7 +32,7 @@ pub struct Ticket {
     /// the order. Nothing when there is one node, whose own clock says it better.
     pub since: Option<u64>,
     /// The number by which the client is told that the request with this ticket
-    /// was granted after all, when it may be parked.
+    /// was granted after all, when it may be parked. Nobody can guess it.
     pub parks: Option<u64>,
 }
 
@@ -57,6 +57,8 @@ pub enum News {
     First,
     /// Something has happened to the lock, whoever did it: it is time to look.
     Changed,
+    /// What the node said may have been missed: the connection was lost, or is new.
+    Missed,
     /// The lock is free, and kept for this client for a moment.
     YourTurn,
     /// The parked request with this number was granted.

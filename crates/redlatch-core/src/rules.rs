@@ -395,7 +395,8 @@ impl NodeState {
     }
 
     /// Grants the lock, which is given back, to the request that the first has
-    /// parked, by the rules for one that has just come.
+    /// parked, by the rules for one that has just come. False when nobody has it
+    /// now, whatever is stored.
     fn hand_on(&mut self, key: &Key, by_plain: bool, scene: &Scene<'_>) -> bool {
         let line = scene.line(key);
         let Some(parked) = self.queues.get(key).and_then(|queue| queue.at_hand(&line)) else {
@@ -410,16 +411,18 @@ impl NodeState {
                 return false;
             }
         }
-        if !line.call(&parked.ticket, News::Granted(parked.number)) {
-            return false;
-        }
+        // All is written before anything is said: a server that can't write must
+        // not have told anybody that it did.
+        self.with_queue(key, |queue| queue.withdraw(None, &parked.token));
         if let Some(ballot) = parked.ballot {
             self.raise(key, ballot);
         }
         self.store(key, &parked.token, parked.ttl, scene.now);
+        if !line.call(&parked.ticket, News::Granted(parked.number)) {
+            return false;
+        }
         self.with_queue(key, |queue| {
             queue.taken();
-            queue.withdraw(None, &parked.token);
             queue.leave(&parked.ticket, false, &line);
         });
         true

@@ -55,6 +55,8 @@ pub(crate) struct Bid<'a> {
     pub(crate) terms: Terms,
     /// A place in the queues of the nodes, for one who waits.
     pub(crate) ticket: Option<Ticket>,
+    /// Later attempts of a client have a higher one.
+    pub(crate) order: u64,
 }
 
 impl Bid<'_> {
@@ -144,6 +146,7 @@ impl Bid<'_> {
                     let number = self.ticket.as_ref().and_then(|ticket| ticket.parks);
                     let parked = number.filter(|_| all && is_first).map(|number| Parked {
                         number,
+                        order: self.order,
                         terms: self.terms,
                         token,
                         ttl,
@@ -183,13 +186,16 @@ impl Bid<'_> {
         Some(Cell::new(name, key, token, fence, clock, lease))
     }
 
-    /// A parked request was granted. Nothing when that is too long ago, or when
-    /// it was not for what is wanted here.
+    /// A parked request was granted. Nothing when that was too long ago, so that
+    /// little of the lease is left, or when it was not for what is wanted here.
     pub(crate) fn take_up(&self, parked: &Parked) -> Option<Arc<Cell>> {
-        if parked.terms != self.terms || parked.ballot.is_some() != self.proposals.is_some() {
+        let Parked { ttl, ballot, .. } = *parked;
+        if parked.terms != self.terms || ballot.is_some() != self.proposals.is_some() {
             return None;
         }
-        self.lease(&parked.token, parked.ttl, parked.ballot, parked.sent)
+        let cell = self.lease(&parked.token, ttl, ballot, parked.sent)?;
+        let left = cell.lock().lease.remaining(self.driver.now());
+        (left >= ttl.duration() / 3).then_some(cell)
     }
 
     /// The ballot to propose next, by what the nodes said; nothing when the
@@ -228,7 +234,9 @@ impl Bid<'_> {
 pub(crate) struct Parked {
     /// By which the node says that it was granted.
     pub(crate) number: u64,
-    pub(crate) terms: Terms,
+    /// Those that were asked for later have a higher one.
+    pub(crate) order: u64,
+    terms: Terms,
     token: Token,
     ttl: Ttl,
     ballot: Option<Ballot>,

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
 use std::time::Duration;
 
+use redlatch_core::Token;
+
 use crate::admin::{self, NodeStatus};
 use crate::config::Builder;
 use crate::driver::Driver;
@@ -19,6 +21,7 @@ use crate::node::memory::MemoryNode;
 use crate::owner::{Owner, OwnerState};
 use crate::probe::NodeView;
 use crate::proposals::Proposals;
+use crate::random;
 use crate::reaper::Reaper;
 use crate::recipes::once::Once;
 use crate::settings::Settings;
@@ -268,6 +271,12 @@ pub(crate) struct Client {
     closed: AtomicBool,
 }
 
+/// A token that names no lease, and that nobody else has.
+fn nobody() -> Token {
+    let [one, other] = [random::number(), random::number()];
+    Token::parse(&format!("nobody-{one:016x}{other:016x}")).expect("a token")
+}
+
 impl Client {
     pub(crate) fn start(driver: Driver, settings: Settings) -> Arc<Self> {
         let driver = Arc::new(driver);
@@ -279,7 +288,7 @@ impl Client {
             reaper,
             driver,
             proposals,
-            queues: Queues::new(move |place| leaver.release(place)),
+            queues: Queues::new(nobody(), move |place| leaver.release(place)),
             settings,
             owners: StdMutex::default(),
             closed: AtomicBool::new(false),

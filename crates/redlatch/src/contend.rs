@@ -1,9 +1,10 @@
 //! Attempt after attempt, and what is waited for between them.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::{Backoff, Ticket};
+use redlatch_core::{Backoff, Lease, Ticket};
 use tokio::time::{Instant, sleep_until};
 
 use crate::attempt::{Attempt, Bid, Parked};
@@ -46,6 +47,7 @@ impl Mutex {
         let mut place = None;
         let mut watch: Option<Watch<'_>> = None;
         let parks = self.parks(plan);
+        let mut order = 0;
         let (cell, stragglers) = loop {
             // Looked for each time, whatever the nodes said: a lease that was
             // handed over must not lie there until it has run out.
@@ -84,11 +86,10 @@ impl Mutex {
                 watch = Some(Watch::new(driver, &plan.key));
             }
             let tried = Instant::now();
-            let number = self.client.settings.number();
-            let parks = parks.then_some(number);
-            let mut attempt = self.attempt(plan, place.as_ref(), parks).await?;
+            let last = std::mem::replace(&mut order, self.client.settings.number());
+            let mut attempt = self.attempt(plan, place.as_ref(), order).await?;
             if let Some(place) = &place
-                && let Some(cell) = self.settle(plan, place, number, &mut attempt)
+                && let Some(cell) = self.settle(plan, place, last..order, &mut attempt)
             {
                 break (cell, None);
             }
@@ -142,25 +143,28 @@ impl Mutex {
         Ok(Some(Guard::new(hold)))
     }
 
-    /// What becomes of a parked request once the one with this number was
-    /// answered. It may have been granted before the node saw that.
+    /// What becomes of a parked request once a later one was answered: it may
+    /// have been granted before the node saw that. `orders` are those of the
+    /// attempt before, by the same task, and of this one.
     fn settle(
         &self,
         plan: &Plan,
         place: &Place<'_>,
-        number: u64,
+        orders: Range<u64>,
         attempt: &mut Attempt,
     ) -> Option<Arc<Cell>> {
         let release = |parked: Parked| self.client.reaper.release(parked.orphan(&plan.key));
         let mut cell = None;
-        if let Some(before) = place.take_parked(|parked| parked.number < number) {
+        if let Some(before) = place.take_parked(|parked| parked.order < orders.end) {
             match attempt {
                 Attempt::Busy { refusals, .. } if before.has_it(refusals) => {
                     cell = self.take_up(plan, before);
                 }
-                // A node that has judged a later request has dropped the one before.
-                Attempt::Busy { refusals, .. } if refusals.iter().all(Refusal::is_queued) => {}
-                Attempt::Won(..) if self.fencing => {}
+                // A node that has judged a later request has dropped the one
+                // before. With one of another task it may be the other way round.
+                Attempt::Busy { refusals, .. }
+                    if before.order == orders.start && refusals.iter().all(Refusal::is_queued) => {}
+                Attempt::Won(..) if before.order == orders.start && self.fencing => {}
                 _ => release(before),
             }
         }
@@ -174,7 +178,9 @@ impl Mutex {
 
     /// Takes up what was parked, and has been granted.
     fn take_up(&self, plan: &Plan, parked: Parked) -> Option<Arc<Cell>> {
-        let cell = self.bid(plan, None).take_up(&parked);
+        let wanted = self.client.ensure_open().is_ok();
+        let bid = self.bid(plan, None, 0);
+        let cell = wanted.then(|| bid.take_up(&parked)).flatten();
         if cell.is_none() {
             self.client.reaper.release(parked.orphan(&plan.key));
         }
@@ -185,7 +191,8 @@ impl Mutex {
     /// grant it at the same time, and what a request waits is lost for its lease.
     fn parks(&self, plan: &Plan) -> bool {
         let driver = &self.client.driver;
-        driver.nodes().len() == 1 && plan.terms.ttl.duration() >= driver.turn() * 2
+        let length = Lease::first_length(plan.terms);
+        driver.nodes().len() == 1 && length.duration() >= driver.turn() * 2
     }
 
     async fn pause(&self, pause: Duration, deadline: Option<Instant>) {
@@ -193,7 +200,7 @@ impl Mutex {
         sleep_until(deadline.map_or(wake, |end| wake.min(end))).await;
     }
 
-    fn bid<'a>(&'a self, plan: &'a Plan, ticket: Option<Ticket>) -> Bid<'a> {
+    fn bid<'a>(&'a self, plan: &'a Plan, ticket: Option<Ticket>, order: u64) -> Bid<'a> {
         Bid {
             driver: &self.client.driver,
             reaper: &self.client.reaper,
@@ -202,17 +209,13 @@ impl Mutex {
             key: &plan.key,
             terms: plan.terms,
             ticket,
+            order,
         }
     }
 
     /// Tries once; who has a place among the waiting takes one with the nodes
     /// too, when it is refused.
-    async fn attempt(
-        &self,
-        plan: &Plan,
-        place: Option<&Place<'_>>,
-        parks: Option<u64>,
-    ) -> Result<Attempt> {
+    async fn attempt(&self, plan: &Plan, place: Option<&Place<'_>>, order: u64) -> Result<Attempt> {
         self.client.ensure_open()?;
         let Client {
             driver,
@@ -222,16 +225,17 @@ impl Mutex {
         } = &*self.client;
         let token = settings.token(self.note.as_deref())?;
         let mut ticket = place.and_then(|place| {
-            place.enrol(&token, plan.terms.ttl, || {
+            place.enrol(plan.terms.ttl, || {
                 // The clock of one node says it better than that of each client.
                 let now = (driver.nodes().len() > 1).then(|| proposals.next(driver.now()).number());
                 settings.ticket(now)
             })
         });
         if let Some(ticket) = &mut ticket {
-            ticket.parks = parks;
+            // Who could guess it could say that the lock was granted.
+            ticket.parks = self.parks(plan).then(random::number);
         }
-        Ok(self.bid(plan, ticket).attempt(token).await)
+        Ok(self.bid(plan, ticket, order).attempt(token).await)
     }
 }
 

@@ -106,7 +106,7 @@ fn rules_table() {
                 for (client, news) in board.calls.borrow_mut().drain(..) {
                     words += &match news {
                         News::First => format!(", calls {client}"),
-                        News::Changed => panic!("no rule says so"),
+                        News::Changed | News::Missed => panic!("no rule says so"),
                         News::YourTurn => format!(", calls {client} to take it"),
                         News::Granted(number) => format!(", calls {client}: granted {number}"),
                     };

@@ -38,10 +38,10 @@ impl Bells {
         !slots.is_empty()
     }
 
-    /// Something may have happened to any key.
+    /// Something may have happened to any key, and was not heard.
     pub fn ring_all(&self) {
         for slot in self.lock().values().flatten() {
-            slot.tell(News::Changed);
+            slot.tell(News::Missed);
         }
     }
 
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(rung(&one), Some(News::YourTurn));
         assert_eq!(rung(&other), None);
         bells.ring_all();
-        assert_eq!(rung(&other), Some(News::Changed));
+        assert_eq!(rung(&other), Some(News::Missed));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(crate) struct Queues {
     queues: Mutex<HashMap<Key, Queue>>,
     /// Gives up a place in the queues of the nodes.
     leave: Box<dyn Fn(Orphan) + Send + Sync>,
+    /// A token that names no lease.
+    nobody: Token,
     contended: Contended,
 }
 
@@ -82,11 +84,12 @@ struct State {
 
 impl Queues {
     /// Queues that nobody stands in; `leave` gives up a place in the queues of
-    /// the nodes.
-    pub(crate) fn new(leave: impl Fn(Orphan) + Send + Sync + 'static) -> Self {
+    /// the nodes, by a token that names no lease.
+    pub(crate) fn new(nobody: Token, leave: impl Fn(Orphan) + Send + Sync + 'static) -> Self {
         Self {
             queues: Mutex::default(),
             leave: Box::new(leave),
+            nobody,
             contended: Contended::default(),
         }
     }
@@ -259,19 +262,14 @@ impl Place<'_> {
     }
 
     /// A place in the queues of the nodes is about to be asked for, or asked for
-    /// again: the one of those who wait here, or else a new one. `token` is that
-    /// of the attempt.
-    pub(crate) fn enrol(
-        &self,
-        token: &Token,
-        ttl: Ttl,
-        new: impl FnOnce() -> Ticket,
-    ) -> Option<Ticket> {
+    /// again: the one of those who wait here, or else a new one.
+    pub(crate) fn enrol(&self, ttl: Ttl, new: impl FnOnce() -> Ticket) -> Option<Ticket> {
         let mut queues = self.queues.lock();
         let queue = queues.get_mut(&self.key)?;
         let ticket = queue.place.take().map_or_else(new, |(ticket, _)| ticket);
-        // Of the attempt itself nothing is left when this is given up.
-        let orphan = Orphan::new(&self.key, token, ttl, None).with(Some(&ticket));
+        // No lease is meant by it: an attempt of ours may just win one.
+        let nobody = &self.queues.nobody;
+        let orphan = Orphan::new(&self.key, nobody, ttl, None).with(Some(&ticket));
         queue.place = Some((ticket.clone(), orphan));
         Some(ticket)
     }
@@ -282,7 +280,7 @@ impl Place<'_> {
     pub(crate) fn park(&self, parked: Parked) -> Option<Parked> {
         let mut queues = self.queues.lock();
         match queues.get_mut(&self.key).map(|queue| &mut queue.parked) {
-            Some(Some(newer)) if newer.number > parked.number => Some(parked),
+            Some(Some(newer)) if newer.order > parked.order => Some(parked),
             Some(place) => place.replace(parked),
             None => Some(parked),
         }
@@ -361,7 +359,7 @@ mod tests {
 
     #[tokio::test]
     async fn turns_come_in_order_and_nothing_is_left_behind() {
-        let queues = Queues::new(|_| {});
+        let queues = Queues::new(Token::parse("nobody").unwrap(), |_| {});
         let key = Key::new("k");
         let first = queues.join(&key, wish());
         let second = queues.join(&key, wish());
@@ -380,7 +378,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_that_is_left_wakes_the_next() {
-        let queues = Queues::new(|_| {});
+        let queues = Queues::new(Token::parse("nobody").unwrap(), |_| {});
         let key = Key::new("k");
         let (first, second) = (queues.join(&key, wish()), queues.join(&key, wish()));
         let waits = second.turn(None);

@@ -225,7 +225,12 @@ impl<'a> Watch<'a> {
                         }
                         turn = turn.or(Some(Instant::now() + TOGETHER));
                     }
-                    News::Changed => {
+                    // Also that what we have parked was granted.
+                    News::Missed if parks && self.nodes[node] != Known::Behind => {
+                        self.nodes[node] = Known::Nothing;
+                        return Event::WorthTrying;
+                    }
+                    News::Changed | News::Missed => {
                         self.nodes[node] = Known::Nothing;
                         // Freed or renewed. If renewed, the lease's end is another one.
                         self.lease_end = None;

@@ -190,6 +190,64 @@ async fn one_who_hears_too_late_that_it_was_granted_does_not_hold_it() {
 }
 
 #[tokio::test]
+async fn a_server_that_can_not_write_tells_nobody_that_it_granted() {
+    let server = RedisServer::start();
+    let (holder, other) = (client(&server).await, client(&server).await);
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let token = server.get(KEY);
+    let waiter = queued(&other, &server).await;
+    eventually("its request is parked", || server.is_parked("job")).await;
+    // Every write of a script is refused until one has been done.
+    server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let refused = guard.release().await;
+    let held = server.get(KEY);
+    let is_held_by_one = held == token && !waiter.is_finished();
+    server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    assert!(is_held_by_one, "{refused:?}");
+    // The release goes on in the background, and the next one is called.
+    called(waiter).await.release().await.unwrap();
+    eventually("nothing is left", || server.locks().is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_server_out_of_memory_hands_on_in_full_or_not_at_all() {
+    let server = RedisServer::start();
+    let (holder, other) = (client(&server).await, client(&server).await);
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let waiter = queued(&other, &server).await;
+    eventually("its request is parked", || server.is_parked("job")).await;
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let _ = guard.release().await;
+    let guard = called(waiter).await;
+    assert_eq!(
+        server.get(KEY).as_deref(),
+        Some(guard.token().as_str().as_bytes()),
+        "who has it is who is stored"
+    );
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    guard.release().await.unwrap();
+    eventually("nothing is left", || server.locks().is_empty()).await;
+}
+
+#[tokio::test]
+async fn one_whose_connection_is_lost_finds_out_that_it_was_granted() {
+    let server = RedisServer::start();
+    let proxy = server.proxy();
+    let holder = client(&server).await;
+    let first = patient([proxy.url()]).build().await.unwrap();
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let waiter = queued(&first, &server).await;
+    eventually("its request is parked", || server.is_parked("job")).await;
+    // The server has not noticed yet, and believes that it was heard.
+    proxy.hold();
+    guard.release().await.unwrap();
+    assert!(server.get(KEY).is_some(), "it was granted");
+    proxy.cut();
+    proxy.heal();
+    called(waiter).await.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn what_is_granted_to_one_who_gives_up_goes_to_the_next_of_its_process() {
     let server = RedisServer::start();
     let (holder, one, other) = (

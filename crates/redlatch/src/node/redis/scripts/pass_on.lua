@@ -30,15 +30,20 @@ local function hand_on(first_ticket, parked)
     local ticket, token, last, ballot, ttl, number = parts(parked)
     -- One too far away was parked before this server's clock was stepped back.
     if ticket ~= first_ticket or clock() > last or last > clock() + math.floor(ARGV[1] / 4) or
-        (ballot ~= '0' and not admits(tonumber(ballot))) or
-        (publish(ticket, 'G' .. number .. ' ') or 0) == 0 then
+        (ballot ~= '0' and not admits(tonumber(ballot))) then
         return false
     end
-    call('SET', KEYS[1], token, 'PX', ttl)
+    -- Said last: a server that refuses to write (it has no memory or no replica
+    -- left, or is one) ends the script here, and nobody must have heard of it.
+    call('ZREM', KEYS[2], parked)
     if ballot ~= '0' then
         call('HSET', KEYS[3], ARGV[4], ballot)
     end
-    call('ZREM', KEYS[2], parked, ticket, '')
+    call('SET', KEYS[1], token, 'PX', ttl)
+    if (publish(ticket, 'G' .. number .. ' ') or 0) == 0 then
+        return false
+    end
+    call('ZREM', KEYS[2], ticket, '')
     call_first('F')
     return true
 end
