@@ -16,9 +16,9 @@ import org.redisson.api.RLock;
  */
 final class Cycles {
     /** The JVM compiles what has been run often: so much is run before anything is measured. */
-    private static final int WARM_UP_CYCLES = 8_000;
+    private static final int WARM_UP_CYCLES = 4_000;
 
-    private static final int WARM_UP_CYCLES_ON_ONE_NAME = 2_000;
+    private static final int WARM_UP_CYCLES_ON_ONE_NAME = 1_000;
     private static final long WARM_UP_LIMIT_NANOS = 5_000_000_000L;
 
     private final Job job;
@@ -94,18 +94,27 @@ final class Cycles {
             this.number = number;
         }
 
-        void warmUp() {
+        void warmUp() throws InterruptedException {
             String own = job.name() + ":warm:" + ProcessHandle.current().pid();
-            int each = Math.max(2, WARM_UP_CYCLES / job.tasks());
             long limit = System.nanoTime() + WARM_UP_LIMIT_NANOS;
-            for (int i = 0; i < each && System.nanoTime() < limit; i++) {
-                locks.release(locks.acquire(own + ":" + number));
+            warmUp(own + ":" + number, WARM_UP_CYCLES, limit);
+            if (job.distinct() > 0) {
+                return;
             }
-            if (job.distinct() == 0) {
-                each = Math.max(2, WARM_UP_CYCLES_ON_ONE_NAME / job.tasks());
-                for (int i = 0; i < each && System.nanoTime() < limit; i++) {
-                    locks.release(locks.acquire(own));
-                }
+            // It takes two to wait.
+            Thread other = job.tasks() > 1
+                    ? null
+                    : Contender.start("warm-up", () -> warmUp(own, WARM_UP_CYCLES_ON_ONE_NAME, limit));
+            warmUp(own, WARM_UP_CYCLES_ON_ONE_NAME, limit);
+            if (other != null) {
+                other.join();
+            }
+        }
+
+        private void warmUp(String name, int cycles, long limit) {
+            int each = Math.max(2, cycles / job.tasks());
+            for (int i = 0; i < each && System.nanoTime() < limit; i++) {
+                locks.release(locks.acquire(name));
             }
         }
 
