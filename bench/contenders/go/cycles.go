@@ -10,11 +10,12 @@ import (
 
 // record is what one task did.
 type record struct {
-	cycles   int
-	held     time.Duration
-	waitsUs  []int64
-	cyclesUs []int64
-	end      time.Time
+	cycles    int
+	completed int // those that came too late to count, too
+	held      time.Duration
+	waitsUs   []int64
+	cyclesUs  []int64
+	end       time.Time
 }
 
 // cycles lets all tasks acquire and release until the time is up.
@@ -26,6 +27,7 @@ func cycles(j job, locks locker) error {
 	if err := warmUp(j, locks); err != nil {
 		return err
 	}
+	failed.Store(0)
 	commands := ready()
 	if !commands.next() {
 		return nil
@@ -78,6 +80,7 @@ func (r *record) cycle(j job, locks locker, name string, deadline time.Time) err
 		return err
 	}
 	released := time.Now()
+	r.completed++
 	if had.Before(deadline) {
 		r.cycles++
 		r.held += releasing.Sub(had)
@@ -99,7 +102,7 @@ func summary(j job, records []record, start, deadline time.Time) map[string]any 
 		end = start
 	}
 	held := time.Duration(0)
-	total := 0
+	total, completed := 0, 0
 	tasks := []int{}
 	waitsUs, cyclesUs := []int64{}, []int64{}
 	for _, r := range records {
@@ -108,12 +111,13 @@ func summary(j job, records []record, start, deadline time.Time) map[string]any 
 		}
 		held += r.held
 		total += r.cycles
+		completed += r.completed
 		tasks = append(tasks, r.cycles)
 		waitsUs = append(waitsUs, r.waitsUs...)
 		cyclesUs = append(cyclesUs, r.cyclesUs...)
 	}
 	done := map[string]any{
-		"event": "done", "cycles": total, "tasks": tasks,
+		"event": "done", "cycles": total, "completed": completed, "tasks": tasks,
 		"elapsed_us": end.Sub(start).Microseconds(), "held_us": held.Microseconds(),
 		"failed": failed.Load(),
 	}

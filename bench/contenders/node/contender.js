@@ -74,6 +74,7 @@ class Locks {
 // lasts longer is waited for and given back, but neither counted nor timed.
 async function cycles(job, locks, commands) {
   await warmUp(job, locks);
+  locks.failed = 0;
   if (!(await commands.ready())) return;
   const holdMs = job.hold_us / 1000;
   const pauseMs = job.pause_us / 1000;
@@ -82,6 +83,7 @@ async function cycles(job, locks, commands) {
   const most = job.cycles ? Math.ceil(job.cycles / job.tasks) : Infinity;
   let end = job.cycles ? start : deadline;
   let heldMs = 0;
+  let completed = 0; // those that came too late to count, too
   const waits = [];
   const whole = [];
 
@@ -96,6 +98,7 @@ async function cycles(job, locks, commands) {
       const releasing = performance.now();
       await locks.release(lock);
       const released = performance.now();
+      completed++;
       if (had < deadline) {
         count++;
         heldMs += releasing - had;
@@ -114,6 +117,7 @@ async function cycles(job, locks, commands) {
   say({
     event: "done",
     cycles: tasks.reduce((sum, count) => sum + count, 0),
+    completed,
     elapsed_us: Math.round((end - start) * 1000),
     held_us: Math.round(heldMs * 1000),
     failed: locks.failed,

@@ -94,7 +94,7 @@ function cycles(stdClass $job, Lock $lock): void
     if (!ready()) {
         return;
     }
-    $cycles = $held = $gone = 0;
+    $cycles = $completed = $held = $gone = 0;
     $waits = $whole = [];
     $start = hrtime(true);
     $deadline = $start + (int) ($job->seconds * 1e9);
@@ -110,11 +110,12 @@ function cycles(stdClass $job, Lock $lock): void
         $releasing = hrtime(true);
         $wasThere = $lock->release($name);
         $released = hrtime(true);
+        $completed++;
+        $gone += $wasThere ? 0 : 1;
         if ($had < $deadline) {
             $cycles++;
             $held += $releasing - $had;
             $end = max($end, $released);
-            $gone += $wasThere ? 0 : 1;
             if ($job->samples) {
                 $waits[] = intdiv($had - $asked, 1000);
                 $whole[] = intdiv($released - $asked, 1000);
@@ -127,6 +128,7 @@ function cycles(stdClass $job, Lock $lock): void
     $done = [
         'event' => 'done',
         'cycles' => $cycles,
+        'completed' => $completed,
         'elapsed_us' => intdiv($end - $start, 1000),
         'held_us' => intdiv($held, 1000),
         'failed' => $gone,

@@ -78,14 +78,17 @@ class Record:
 
     def __init__(self, job):
         self.samples = job.samples
-        self.cycles, self.held, self.gone, self.end = 0, 0, 0, 0
+        self.cycles, self.completed, self.held, self.gone, self.end = 0, 0, 0, 0, 0
         self.waits, self.whole = [], []
 
-    def add(self, asked, had, releasing, released, was_there):
+    def add(self, asked, had, releasing, released, was_there, in_time):
+        self.completed += 1
+        self.gone += not was_there
+        if not in_time:
+            return
         self.cycles += 1
         self.held += releasing - had
         self.end = released
-        self.gone += not was_there
         if self.samples:
             self.waits.append((had - asked) // 1000)
             self.whole.append((released - asked) // 1000)
@@ -95,6 +98,7 @@ def say_done(job, records, start, deadline):
     least = start if job.cycles else deadline
     done = {
         "cycles": sum(record.cycles for record in records),
+        "completed": sum(record.completed for record in records),
         "elapsed_us": (max(least, *(record.end for record in records)) - start) // 1000,
         "held_us": sum(record.held for record in records) // 1000,
         "failed": sum(record.gone for record in records),
@@ -130,8 +134,7 @@ def cycles(job, locks):
                 time.sleep(hold)
             releasing = now()
             was_there = locks.release(lock)
-            if had < deadline:
-                record.add(asked, had, releasing, now(), was_there)
+            record.add(asked, had, releasing, now(), was_there, had < deadline)
             if pause:
                 time.sleep(pause)
 
@@ -169,8 +172,7 @@ async def async_cycles(job, locks):
                 await asyncio.sleep(hold)
             releasing = now()
             was_there = await locks.release(lock)
-            if had < deadline:
-                record.add(asked, had, releasing, now(), was_there)
+            record.add(asked, had, releasing, now(), was_there, had < deadline)
             if pause:
                 await asyncio.sleep(pause)
 

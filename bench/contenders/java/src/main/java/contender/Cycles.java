@@ -61,6 +61,7 @@ final class Cycles {
         long elapsed = Arrays.stream(tasks).mapToLong(task -> task.end - start).max().orElseThrow();
         StringBuilder done = new StringBuilder("{\"event\":\"done\"");
         done.append(",\"cycles\":").append(Arrays.stream(tasks).mapToLong(task -> task.cycles).sum());
+        done.append(",\"completed\":").append(Arrays.stream(tasks).mapToLong(task -> task.completed).sum());
         done.append(",\"elapsed_us\":").append(elapsed / 1000);
         done.append(",\"held_us\":").append(Arrays.stream(tasks).mapToLong(task -> task.held).sum() / 1000);
         done.append(",\"failed\":").append(Arrays.stream(tasks).mapToLong(task -> task.gone).sum());
@@ -86,6 +87,7 @@ final class Cycles {
         final Samples waits = new Samples();
         final Samples whole = new Samples();
         long cycles;
+        long completed; // those that came too late to count, too
         long held;
         long gone;
         long end;
@@ -132,13 +134,14 @@ final class Cycles {
                 long releasing = System.nanoTime();
                 boolean wasThere = locks.release(lock);
                 long released = System.nanoTime();
+                completed++;
+                gone += wasThere ? 0 : 1;
                 if (had - deadline < 0) {
                     cycles++;
                     held += releasing - had;
                     if (released - end > 0) {
                         end = released;
                     }
-                    gone += wasThere ? 0 : 1;
                     if (job.samples()) {
                         waits.add(had - asked);
                         whole.add(released - asked);
