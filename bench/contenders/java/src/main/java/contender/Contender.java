@@ -16,6 +16,9 @@ final class Contender {
     /** Few connections serve many threads, and few threads acquire many leases. */
     private static final int LEASE_THREADS = 32;
 
+    /** A JVM that has just started may take longer to renew than a lease lives. */
+    private static final int WARM_UP_CYCLES = 200;
+
     private Contender() {}
 
     public static void main(String[] arguments) {
@@ -48,6 +51,9 @@ final class Contender {
 
     /** Acquires all names, and keeps them until told to end. */
     private static void keep(Locks locks, List<String> names, Commands commands) throws InterruptedException {
+        for (int i = 0; i < WARM_UP_CYCLES; i++) {
+            locks.release(locks.acquire(names.get(0) + ":warm:" + ProcessHandle.current().pid()));
+        }
         if (!commands.ready()) {
             return;
         }
