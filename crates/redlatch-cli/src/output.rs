@@ -15,6 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::args::{ColorChoice, GlobalArgs};
 use crate::duration;
 use crate::exit_code::{ExitCode, Failure};
+use crate::table::clean;
 
 /// While a screen is shown nothing else may be written there.
 static MUTED: AtomicBool = AtomicBool::new(false);
@@ -136,9 +137,10 @@ impl Output {
             }
             format!("{}\n", Value::Object(more))
         } else {
-            let mut text = format!("{} {message}\n", self.label(level));
+            // Names and paths may be in it, whoever chose them.
+            let mut text = format!("{} {}\n", self.label(level), clean(message));
             if let Some(hint) = hint {
-                text.push_str(&format!("  {hint}\n"));
+                text.push_str(&format!("  {}\n", clean(hint)));
             }
             text
         };

@@ -112,6 +112,24 @@ fn a_mistake_in_a_file_is_named_by_its_line() {
 }
 
 #[test]
+fn what_is_said_does_not_steer_the_terminal() {
+    let server = RedisServer::start();
+    for args in [
+        &["--config", "/nonexistent/\x1b[2J\r", "config"][..],
+        &["run", "-n", "\x1b[2Jjob", "--", "true"],
+        &["man", "\x1b[2J"],
+    ] {
+        // Held by somebody else, so that there is something to say of each.
+        server.command(&["SET", "redlatch:\x1b[2Jjob", "x"]);
+        let mut command = redlatch(std::slice::from_ref(&server));
+        let output = command.args(args).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(said.contains("[2J"), "{said:?}");
+        assert!(!said.contains(['\x1b', '\r']), "{said:?}");
+    }
+}
+
+#[test]
 fn a_password_is_never_shown() {
     let server = RedisServer::with_args(&["--requirepass", "hushhush"]);
     let url = format!("redis://:hushhush@{}", server.address());
