@@ -83,7 +83,11 @@ fn a_list_says_what_it_could_not_see() {
 #[test]
 fn on_a_terminal_there_are_colours_and_progress() {
     let server = RedisServer::with_args(&["--enable-debug-command", "local"]);
-    server.command(&["DEBUG", "POPULATE", "1000000", "other"]);
+    // In steps: all at once takes longer on a busy machine than a reply may.
+    for step in 0..20 {
+        let prefix = format!("other{step}");
+        server.command(&["DEBUG", "POPULATE", "50000", &prefix]);
+    }
     server.command(&["SET", "redlatch:stuck", "x"]);
     let mut session = Session::start(&server);
     session.keys("$REDLATCH ls\n");
