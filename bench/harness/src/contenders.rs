@@ -143,6 +143,11 @@ impl Contender {
         self.name.starts_with("redlatch")
     }
 
+    /// Whether it is redlatch, or the floor that it is measured against.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.is_redlatch() || self.name == FLOOR
+    }
+
     fn directory(&self) -> PathBuf {
         repository().join("bench/contenders").join(self.language)
     }

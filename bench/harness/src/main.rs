@@ -35,7 +35,7 @@ mod usage;
 
 use std::process::ExitCode;
 
-use crate::contenders::{Contender, FLOOR};
+use crate::contenders::Contender;
 use crate::progress::Progress;
 use crate::results::{Failure, Results, Sample};
 use crate::settings::Settings;
@@ -76,7 +76,7 @@ fn run(settings: &Settings) -> Result<(), String> {
     // the floor can't is a fault.
     let ours = |failure: &&Failure| {
         let contender = contenders::find(&failure.contender);
-        contender.is_some_and(|contender| contender.is_redlatch() || contender.name == FLOOR)
+        contender.is_some_and(Contender::is_ours)
     };
     match results.failures.iter().find(ours) {
         None => Ok(()),
@@ -100,7 +100,9 @@ fn measure_all(settings: &Settings) -> Result<Results, String> {
     let mut steps = Vec::new();
     for case in &cases {
         for round in 1..=case.rounds {
-            let admitted = ready.iter().filter(|contender| case.admits(contender));
+            let admitted = ready
+                .iter()
+                .filter(|contender| case.admits(contender) && round <= case.rounds_of(contender));
             steps.extend(admitted.map(|contender| (case, round, *contender)));
         }
     }

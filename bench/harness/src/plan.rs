@@ -85,6 +85,15 @@ impl Case {
         admitted && self.processes(contender) <= MOST_PROCESSES
     }
 
+    /// How often a contender is measured.
+    pub(crate) fn rounds_of(&self, contender: &Contender) -> usize {
+        match self.action {
+            // A quarter of a minute each, and we only compare ourselves to the floor.
+            Action::Leases { .. } if !contender.is_ours() => 1,
+            _ => self.rounds,
+        }
+    }
+
     /// How many processes of this contender take part.
     pub(crate) fn processes(&self, contender: &Contender) -> usize {
         match &self.action {
@@ -97,10 +106,12 @@ impl Case {
 
     /// How long one run will take, about.
     pub(crate) fn estimate(&self, contender: &Contender) -> f64 {
-        let start = match contender.language {
-            "java" => 0.8,
-            "python" | "node" => 0.25,
-            _ => 0.05,
+        // The first one, warm-up and all, and each of the others.
+        let (first, others) = match (contender.language, &self.action) {
+            ("java", Action::Cycles(_)) => (3.0, 0.8),
+            ("java", _) => (1.0, 0.8),
+            ("python" | "node", _) => (0.3, 0.15),
+            _ => (0.05, 0.03),
         };
         let work = match &self.action {
             Action::Cycles(cycles) => match cycles.cycles {
@@ -113,7 +124,7 @@ impl Case {
                 (*count).min(contender.leases) as f64 / 20_000.0 + *ttl_ms as f64 / 1000.0 + 1.0
             }
         };
-        work + 0.2 + start * self.processes(contender) as f64
+        work + 0.2 + first + others * (self.processes(contender) - 1) as f64
     }
 }
 
@@ -197,7 +208,7 @@ pub(crate) fn cases(settings: &Settings) -> Vec<Case> {
 
     let idle = Action::Idle {
         waiters: settings.size(200, 50),
-        seconds: long * 1.5,
+        seconds: long * 2.0,
     };
     let crash = Action::Crash { ttl_ms: 2000 };
     let leases = Action::Leases {

@@ -12,7 +12,7 @@ usage: bench/run [OPTION]...
   --only LIST          only these workloads, such as 1,4
   --contenders LIST    only these, such as redlatch-plain,raw,redsync
   --rounds N           how often everything is measured (3)
-  --seconds S          how long the longest measurements take, others in proportion (2)
+  --seconds S          how long the longest measurements take, others in proportion (1.5)
   --json FILE          writes all figures there, too
   --from FILE          measures nothing, and writes the page of such a file
   --docs DIRECTORY     where performance.md and images/ are written: docs after a
@@ -69,7 +69,7 @@ impl Settings {
             settings.rounds = settings.size(3, 1);
         }
         if settings.seconds == 0.0 {
-            settings.seconds = if settings.quick { 0.5 } else { 2.0 };
+            settings.seconds = if settings.quick { 0.5 } else { 1.5 };
         }
         Ok(settings)
     }
@@ -167,6 +167,6 @@ mod tests {
             settings.contenders,
             Some(vec!["raw".into(), "redsync".into()])
         );
-        assert_eq!((settings.rounds, settings.seconds), (3, 2.0));
+        assert_eq!((settings.rounds, settings.seconds), (3, 1.5));
     }
 }

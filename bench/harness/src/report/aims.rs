@@ -131,7 +131,7 @@ fn aims(results: &Results) -> Vec<Aim> {
 
 /// How many times the figure of the best of the others ours is.
 fn to_best_peer(results: &Results, case: &str, figure: &str) -> Option<f64> {
-    let is_peer = |contender: &&Contender| !contender.is_redlatch() && contender.name != FLOOR;
+    let is_peer = |contender: &&Contender| !contender.is_ours();
     let peers = contenders::ALL.iter().filter(is_peer);
     let best = peers
         .filter_map(|peer| results.median(case, peer.name, figure))

@@ -184,7 +184,7 @@ fn leases(results: &Results) -> Option<String> {
                 The floor calls a script with PEXPIRE for each lease after a third of its ttl, 256 \
                 to a pipeline. CPU is what 100,000 leases take in each second. Libraries that need a \
                 thread or the like for each lease are asked for fewer, and their CPU is \
-                multiplied. Redisson renews many in one script.";
+                multiplied; peers are measured once. Redisson renews many in one script.";
     section("### 7. Many leases", text, None, table(results, &columns))
 }
 
