@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_timer::Delay;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -258,9 +259,9 @@ fn watch(locks: &Locks, held: &Held) {
     }
 }
 
-/// The runtime's timer, which counts in milliseconds, would make more of nothing.
+/// The runtime's own timer counts in milliseconds, and makes two of one.
 async fn sleep(time: Duration) {
     if !time.is_zero() {
-        tokio::time::sleep(time).await;
+        Delay::new(time).await;
     }
 }
