@@ -64,6 +64,7 @@ mod tests {
     #[test]
     fn shares_are_of_what_would_be_fair() {
         assert_eq!(shares(&[10, 10, 10, 10]), Some((1.0, 1.0)));
+        assert_eq!(shares(&[5, 15]), Some((0.5, 1.5)));
         assert_eq!(shares(&[0, 30]), Some((0.0, 2.0)));
         assert_eq!(shares(&[0, 0]), None);
         assert_eq!(shares(&[]), None);
