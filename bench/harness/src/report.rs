@@ -12,6 +12,7 @@ mod tables;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::measure::figure;
 use crate::results::Results;
 
 /// Writes the page and its plots into a directory, and leaves alone what was
@@ -58,15 +59,22 @@ fn generated(results: &Results) -> String {
     text
 }
 
+/// What could not be measured, and what went wrong on the way.
 fn failures(results: &Results) -> String {
-    if results.failures.is_empty() {
-        return String::new();
-    }
-    let mut text = String::from("### What failed\n\n");
+    let mut text = String::new();
     for failure in &results.failures {
         let message = failure.message.replace(['\n', '|', '<'], " ");
         text += &format!("- {} in {}: {message}\n", failure.contender, failure.case);
     }
-    text.push('\n');
-    text
+    for sample in &results.samples {
+        let (case, contender) = (&sample.case, &sample.contender);
+        let failed = sample.figures.get(figure::FAILED).copied().unwrap_or(0.0);
+        if failed > 0.0 {
+            text += &format!("- {contender} in {case}: {failed} requests failed in one round\n");
+        }
+    }
+    match text.is_empty() {
+        true => text,
+        false => format!("### What failed\n\n{text}\n"),
+    }
 }

@@ -119,10 +119,12 @@ fn contention(results: &Results) -> Option<String> {
                 lock; the unluckiest and the luckiest task are given as shares of what would be \
                 fair; commands are what redis-server carried out for a cycle, those that scripts \
                 call included, and reads how often it read from a connection for it, which is \
-                about how many requests it was sent. The floor tries again after a millisecond. Without a pause, cycles \
-                a second mostly count how often a client takes back its own lock; with one they \
-                can't be more than the time that the lock is held allows, and it is the time held \
-                that tells.\n\n![Cycles a second for one hot name, hold 0](images/performance-contention.svg)";
+                about how many requests it was sent. A wait that had not ended when the time was \
+                up is not among the waits: where the unluckiest task has 0, it waited all the \
+                time. The floor tries again after a millisecond. Without a pause, cycles a second \
+                mostly count how often a client takes back its own lock; with one they can't be \
+                more than the time that the lock is held allows, and it is the time held that \
+                tells.\n\n![Cycles a second for one hot name, hold 0](images/performance-contention.svg)";
     section("### 4. One hot name", text, Some("held"), Some(tables))
 }
 
