@@ -45,6 +45,7 @@ struct Held<'a> {
     call: usize,
     lock: usize,
     adopts: Option<usize>,
+    owner: Option<usize>,
     /// Where in the history it began and was acquired.
     began: usize,
     acquired: usize,
@@ -59,6 +60,11 @@ pub struct Checker<'a> {
     /// In the order in which they were acquired.
     held: Vec<Held<'a>>,
     unanswered: Vec<usize>,
+    /// Locks that were taken away: which, and between which two places in the
+    /// history it may have happened.
+    forced: Vec<(usize, usize, usize)>,
+    /// Where in the history each lease began.
+    leases: BTreeMap<&'a str, usize>,
 }
 
 impl<'a> Checker<'a> {
@@ -67,23 +73,33 @@ impl<'a> Checker<'a> {
         let mut begun = BTreeMap::new();
         let mut held: Vec<Held<'a>> = Vec::new();
         let mut by_call = BTreeMap::new();
+        let mut forces = BTreeMap::new();
+        let mut forced: Vec<(usize, usize, usize)> = Vec::new();
+        let mut leases = BTreeMap::new();
         for (at, Entry { call, event, .. }) in history.iter().enumerate() {
             match event {
-                Event::Begin { lock, adopts, .. } => {
-                    begun.insert(*call, (at, *lock, *adopts));
+                Event::Begin {
+                    lock,
+                    adopts,
+                    owner,
+                    ..
+                } => {
+                    begun.insert(*call, (at, *lock, *adopts, *owner));
                 }
                 Event::GaveUp => {
                     begun.remove(call);
                 }
                 Event::Acquired { token, fence } => {
-                    let Some((began, lock, adopts)) = begun.remove(call) else {
+                    let Some((began, lock, adopts, owner)) = begun.remove(call) else {
                         continue;
                     };
+                    leases.entry(token.as_str()).or_insert(began);
                     by_call.insert(*call, held.len());
                     held.push(Held {
                         call: *call,
                         lock,
                         adopts,
+                        owner,
                         began,
                         acquired: at,
                         token,
@@ -96,12 +112,23 @@ impl<'a> Checker<'a> {
                         held[*one].ended.get_or_insert(at);
                     }
                 }
+                Event::Forces { lock } => {
+                    forces.insert(*call, forced.len());
+                    forced.push((*lock, at, history.len()));
+                }
+                Event::Forced { done } => {
+                    if let Some(one) = forces.get(call).filter(|_| *done) {
+                        forced[*one].2 = at;
+                    }
+                }
             }
         }
         Self {
             history,
             held,
             unanswered: begun.into_keys().collect(),
+            forced,
+            leases,
         }
     }
 
@@ -110,16 +137,39 @@ impl<'a> Checker<'a> {
         self.held.len()
     }
 
-    /// No two validity periods on one lock overlap.
-    pub fn exclusion(&self) -> Vec<Violation> {
+    /// Whether the lease of `held` may have been taken away before `by`: whoever
+    /// has it may not know yet, and hand it on.
+    fn is_forced(&self, held: &Held<'_>, by: usize) -> bool {
+        let begun = self.leases.get(held.token).copied().unwrap_or(held.began);
+        let hits = |(lock, from, to): &(usize, usize, usize)| {
+            *lock == held.lock && *from < by && begun < *to
+        };
+        self.forced.iter().any(hits)
+    }
+
+    /// Whether it is one holder who has locked it again.
+    fn is_again(before: &Held<'_>, next: &Held<'_>) -> bool {
+        next.owner.is_some() && next.owner == before.owner && next.token == before.token
+    }
+
+    /// No two validity periods on one lock overlap, but for a lock that was
+    /// taken away by force. Plain locks only when `plain` says so: nothing
+    /// protects them from nodes that forget.
+    pub fn exclusion(&self, plain: bool) -> Vec<Violation> {
         let mut broken = Vec::new();
         // The one that goes on longest, of those before, for each lock.
         let mut last: BTreeMap<usize, &Held<'_>> = BTreeMap::new();
         let end = |held: &Held<'_>| held.ended.unwrap_or(self.history.len());
-        for next in &self.held {
+        let held = self.held.iter();
+        for next in held.filter(|held| plain || held.fence > 0) {
             if let Some(before) = last.get(&next.lock) {
                 // Whoever adopts a lease shares it with whom it has it from.
-                if end(before) > next.acquired && next.adopts != Some(before.call) {
+                if end(before) > next.acquired
+                    && next.adopts != Some(before.call)
+                    && !Self::is_again(before, next)
+                    && !self.is_forced(before, next.acquired)
+                    && !self.is_forced(next, next.acquired)
+                {
                     broken.push(self.violation(Rule::Exclusion, before, next));
                 }
                 if end(before) > end(next) {
@@ -138,14 +188,14 @@ impl<'a> Checker<'a> {
     /// promised for, those whom it is handed to can't know.
     pub fn fence_order(&self) -> Vec<Violation> {
         let mut broken = Vec::new();
-        let mut first: BTreeMap<&str, usize> = BTreeMap::new();
         let lease = |held: &Held<'a>| Held {
-            began: *first.entry(held.token).or_insert(held.began),
+            began: self.leases.get(held.token).copied().unwrap_or(held.began),
             ..held.clone()
         };
-        let mut by_begin: Vec<Held<'a>> = self.held.iter().map(lease).collect();
+        let fenced = || self.held.iter().filter(|held| held.fence > 0);
+        let mut by_begin: Vec<Held<'a>> = fenced().map(lease).collect();
         by_begin.sort_by_key(|held| held.began);
-        let mut done = self.held.iter().peekable();
+        let mut done = fenced().peekable();
         let mut highest: BTreeMap<usize, &Held<'_>> = BTreeMap::new();
         for next in &by_begin {
             while let Some(before) = done.next_if(|before| before.acquired < next.began) {
@@ -169,9 +219,12 @@ impl<'a> Checker<'a> {
     pub fn fences_grow(&self) -> Vec<Violation> {
         let mut broken = Vec::new();
         let mut last: BTreeMap<usize, &Held<'_>> = BTreeMap::new();
-        for next in self.held.iter().filter(|held| held.adopts.is_none()) {
+        let held = self.held.iter();
+        for next in held.filter(|held| held.adopts.is_none() && held.fence > 0) {
             if let Some(before) = last.insert(next.lock, next)
                 && next.fence <= before.fence
+                && !Self::is_again(before, next)
+                && !self.is_forced(next, next.acquired)
             {
                 broken.push(self.violation(Rule::FenceOrder, before, next));
             }
@@ -186,7 +239,9 @@ impl<'a> Checker<'a> {
         let mut tokens: BTreeMap<&str, &Held<'_>> = BTreeMap::new();
         for next in &self.held {
             if next.adopts.is_none()
+                && next.fence > 0
                 && let Some(before) = fences.insert((next.lock, next.fence), next)
+                && !Self::is_again(before, next)
             {
                 broken.push(self.violation(Rule::OneHolder, before, next));
             }
@@ -266,6 +321,7 @@ impl<'a> Checker<'a> {
                     state.holders += usize::from(*holds);
                 }
                 Event::Ended(_) => state.holders -= usize::from(std::mem::take(holds)),
+                Event::Forces { .. } | Event::Forced { .. } => {}
             }
             look(*lock, state, *at);
         }

@@ -13,18 +13,30 @@ pub enum Event {
         waits: bool,
         /// The call whose lease it takes over, if it does.
         adopts: Option<usize>,
+        /// Who may lock it again, if it is for such an owner.
+        owner: Option<usize>,
     },
     /// Has got it.
     Acquired {
         /// Names the lease.
         token: String,
-        /// The fence.
+        /// The fence; 0 for a plain lock.
         fence: u64,
     },
     /// Has not got it: busy, timed out, cancelled, or too few nodes.
     GaveUp,
     /// Had it, and no longer claims to.
     Ended(End),
+    /// Takes a lock away from whoever has it.
+    Forces {
+        /// Which lock.
+        lock: usize,
+    },
+    /// Has taken it away, or has given up: then it may still happen.
+    Forced {
+        /// Whether it is done.
+        done: bool,
+    },
 }
 
 /// Why a holder no longer claims to hold the lock.

@@ -34,5 +34,5 @@ mod value;
 mod workload;
 mod world;
 
-pub use plan::{Faults, Kind, Planted, Scene, Setup};
+pub use plan::{Faults, Kind, Planted, Scene, Setup, Workload};
 pub use run::{Outcome, simulate};

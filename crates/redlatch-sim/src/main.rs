@@ -4,18 +4,22 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use redlatch_sim::{Outcome, Planted, Scene, Setup, simulate};
+use redlatch_sim::{Outcome, Planted, Scene, Setup, Workload, simulate};
 
 const USAGE: &str = "\
 redlatch-sim [--first SEED] [--seeds COUNT | --minutes M | --hours H] [--planted NAME]
 redlatch-sim --seed SEED [--trace] [--planted NAME]
 redlatch-sim --planted all [--seeds COUNT]
 redlatch-sim --minority ...
+redlatch-sim --kept
 
   --seeds COUNT    simulate so many seeds (default 300; 1000 to look for a mistake)
   --minutes, --hours    go on for so long
   --seed SEED      replay one seed; with --trace print all that happens in it
   --minority       no other fault than that a minority of the nodes goes away
+  --workload N     1: fenced locks only; 2: plain locks, owners, `run` and force too (default
+                   2; 1 where a mistake is planted)
+  --kept           replay the seeds that once failed (seeds.txt)
   --planted NAME   plant a known mistake, and look for the first seed that finds it
 names: skip-validity quorum-of-answers release-overtakes no-restart-guard
        extend-creates no-cancel-release hand-over-lost wake-up-lost all";
@@ -33,7 +37,20 @@ struct Options {
     seed: Option<u64>,
     trace: bool,
     scene: Scene,
+    workload: Option<Workload>,
+    kept: bool,
     planted: Vec<(&'static str, Planted)>,
+}
+
+impl Options {
+    /// Mistakes are looked for where there is nothing but what they are about.
+    fn workload(&self) -> Workload {
+        let usual = match self.planted.is_empty() {
+            true => Workload::Second,
+            false => Workload::First,
+        };
+        self.workload.unwrap_or(usual)
+    }
 }
 
 fn main() -> ExitCode {
@@ -45,6 +62,7 @@ fn main() -> ExitCode {
         }
     };
     let good = match (options.seed, options.planted.is_empty()) {
+        _ if options.kept => replay_kept(),
         (Some(seed), _) => replay(seed, &options),
         (None, true) => run(&options),
         (None, false) => {
@@ -79,6 +97,14 @@ fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             "--seed" => options.seed = Some(number()?),
             "--trace" => options.trace = true,
             "--minority" => options.scene = Scene::Minority,
+            "--workload" => {
+                options.workload = Some(match number()? {
+                    1 => Workload::First,
+                    2 => Workload::Second,
+                    other => return Err(format!("there is no workload {other}")),
+                });
+            }
+            "--kept" => options.kept = true,
             "--planted" => {
                 let name = words.next().unwrap_or_default();
                 let found = Planted::ALL
@@ -110,6 +136,7 @@ fn run(options: &Options) -> bool {
         let seed = options.first + seeds;
         let outcome = simulate(Setup {
             scene: options.scene,
+            workload: options.workload(),
             ..Setup::of(seed)
         });
         seeds += 1;
@@ -145,11 +172,28 @@ fn complain(seed: u64, options: &Options, outcome: &Outcome) {
     for violation in outcome.violations.iter().take(10) {
         println!("  {violation}");
     }
-    let scene = match options.scene {
-        Scene::Trouble => "",
-        Scene::Minority => " --minority",
+    let scene = match (options.scene, options.workload()) {
+        (Scene::Trouble, Workload::Second) => "",
+        (Scene::Trouble, Workload::First) => " --workload 1",
+        (Scene::Minority, Workload::Second) => " --minority",
+        (Scene::Minority, Workload::First) => " --minority --workload 1",
     };
     println!("replay: cargo run -q --release -p redlatch-sim -- --seed {seed}{scene} --trace");
+}
+
+/// The seeds that once failed.
+fn replay_kept() -> bool {
+    let lines = include_str!("../seeds.txt").lines();
+    let lines = lines.filter_map(|line| line.split('#').next());
+    let mut good = true;
+    for line in lines.map(str::trim).filter(|line| !line.is_empty()) {
+        let options = read(line.split_whitespace().map(str::to_owned));
+        let options = options.unwrap_or_else(|problem| panic!("seeds.txt: {line}: {problem}"));
+        let seed = options.seed;
+        let seed = seed.unwrap_or_else(|| panic!("seeds.txt: {line}: no seed"));
+        good &= replay(seed, &options);
+    }
+    good
 }
 
 fn replay(seed: u64, options: &Options) -> bool {
@@ -158,6 +202,7 @@ fn replay(seed: u64, options: &Options) -> bool {
         planted,
         keep_trace: options.trace,
         scene: options.scene,
+        workload: options.workload(),
         ..Setup::of(seed)
     });
     for line in &outcome.trace {
@@ -180,6 +225,7 @@ fn find(name: &str, planted: Planted, options: &Options) -> bool {
         let seed = options.first + count - 1;
         let outcome = simulate(Setup {
             planted: Some(planted),
+            workload: options.workload(),
             ..Setup::of(seed)
         });
         if let Some(violation) = outcome.violations.first() {

@@ -22,6 +22,9 @@ pub struct Setup {
     pub seed: u64,
     /// What it is about.
     pub scene: Scene,
+    /// Which workload: seeds that were kept belong to the one that they were
+    /// found with. Default: the newest.
+    pub workload: Workload,
     /// A mistake that is made on purpose.
     pub planted: Option<Planted>,
     /// Whether all that happens is kept, and not just its hash.
@@ -36,6 +39,16 @@ impl Setup {
             ..Self::default()
         }
     }
+}
+
+/// What tasks do, as it grew. A seed means another simulation with each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Workload {
+    /// Fenced locks: waited for, tried, cancelled, handed on, adopted.
+    First,
+    /// Also a plain lock, owners, `run`, and locks that are taken away by force.
+    #[default]
+    Second,
 }
 
 /// What a simulation is about.
@@ -141,6 +154,7 @@ pub(crate) struct Plan {
     /// Whether nodes forget: covered by the restart guard, and by nothing else.
     pub(crate) forgets: bool,
     pub(crate) handovers: (u32, Duration),
+    pub(crate) workload: Workload,
 }
 
 impl Plan {
@@ -185,6 +199,7 @@ impl Plan {
                 (32, Duration::from_millis(50)),
                 (1000, Duration::from_secs(10)),
             ]),
+            workload: setup.workload,
         };
         let plan = Self {
             forgets: plan.guarded && !plan.patient,
@@ -245,5 +260,14 @@ impl Plan {
 
     pub(crate) fn lock(&self, number: usize) -> String {
         format!("lock{number}")
+    }
+
+    /// How many names there are: the last one is that of the plain lock.
+    pub(crate) fn names(&self) -> usize {
+        self.locks + usize::from(self.workload >= Workload::Second)
+    }
+
+    pub(crate) fn is_plain(&self, number: usize) -> bool {
+        number >= self.locks
     }
 }

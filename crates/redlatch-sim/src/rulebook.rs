@@ -108,6 +108,19 @@ pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
     }
 }
 
+/// What `SET key token NX PX ttl` asks for.
+pub(crate) fn set(words: &[Vec<u8>]) -> Request {
+    let text = |at: usize| String::from_utf8_lossy(&words[at]).into_owned();
+    let token = Token::parse(&text(2)).unwrap_or_else(|_| panic!("no token: {}", text(2)));
+    Request::Acquire {
+        key: Key::new(text(1)),
+        token,
+        ttl: ttl(text(5).parse().unwrap_or_default()),
+        ballot: None,
+        ticket: None,
+    }
+}
+
 impl Asked {
     pub(crate) fn scene<'a>(
         &self,

@@ -115,6 +115,7 @@ async fn play(setup: Setup) -> Outcome {
                     stage: stage.clone(),
                     latch: latch.clone(),
                     gate: gate.clone(),
+                    client,
                     random: Random::new(seed, 100 + (client * 10 + task) as u64),
                 }
                 .run(),
@@ -154,7 +155,7 @@ async fn play(setup: Setup) -> Outcome {
         violations.extend(checker.progress(0, CALM * 1000, BOUND));
     }
     if plan.faults == Faults::Promised {
-        violations.extend(checker.exclusion());
+        violations.extend(checker.exclusion(!plan.forgets));
         violations.extend(checker.fences_grow());
     }
     violations.extend(nothing_left(&left(&plan, &servers)));
@@ -224,7 +225,7 @@ async fn finish(tasks: Vec<JoinHandle<()>>) {
 }
 
 fn left(plan: &Plan, servers: &[Arc<Server>]) -> Vec<(usize, String)> {
-    let keys: Vec<_> = (0..plan.locks)
+    let keys: Vec<_> = (0..plan.names())
         .map(|lock| format!("redlatch:{}", plan.lock(lock)))
         .collect();
     let left = |server: &Arc<Server>| {
@@ -233,8 +234,19 @@ fn left(plan: &Plan, servers: &[Arc<Server>]) -> Vec<(usize, String)> {
         left.map(move |key| (node, key)).collect::<Vec<_>>()
     };
     let all = servers.iter().flat_map(left);
-    all.filter(|(_, key)| !plan.overtakes || !key.contains("queue"))
-        .collect()
+    let plain = plan.lock(plan.locks);
+    let counts = |key: &str| match (key.contains("queue"), key.ends_with(&plain)) {
+        // Who takes a plain lock without waiting for it does not go by the queue, so a place that
+        // nobody wants any more stays there for longer.
+        (true, true) => false,
+        // A place that was given up comes back when a node is rolled back, or when what asked for
+        // it comes late.
+        (true, false) => !plan.overtakes && !plan.forgets,
+        // A plain lock has no ballot that could keep out what comes late.
+        (false, true) => !plan.overtakes,
+        (false, false) => true,
+    };
+    all.filter(|(_, key)| counts(key)).collect()
 }
 
 fn describe(plan: &Plan) -> String {

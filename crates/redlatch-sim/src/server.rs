@@ -237,6 +237,29 @@ impl Server {
                     }
                 }
             }
+            // A plain lock, by one who does not wait.
+            (b"SET", _) => {
+                let mut effects = Effects::default();
+                let answer = match &mut state.memory {
+                    Memory::Scripts(store) => store.run(words, now, &mut effects),
+                    Memory::Rules(rules) => {
+                        let run: Arc<str> = Arc::default();
+                        let scene = redlatch_core::rules::Scene::new(now.millis(), &run, None);
+                        let reply = rules.apply(&rulebook::set(words), &scene);
+                        match reply {
+                            Reply::Granted => {
+                                effects.touched.insert(words[1].clone());
+                                Value::Status("OK")
+                            }
+                            _ => Value::Nil,
+                        }
+                    }
+                };
+                for key in effects.touched {
+                    invalidate(state, &key, pushes);
+                }
+                answer
+            }
             (b"HGET", _) => match &mut state.memory {
                 Memory::Scripts(store) => store.run(words, now, &mut Effects::default()),
                 Memory::Rules(rules) => {

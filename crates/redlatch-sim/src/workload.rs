@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redlatch::{Exported, Guard, Mutex as Lock, Redlatch};
+use redlatch::{Exported, Guard, Lease, Mutex as Lock, Redlatch, RunError};
 use tokio::time::timeout;
 
 use crate::history::{End, Entry, Event, History};
-use crate::plan::Plan;
+use crate::plan::{Plan, Workload};
 use crate::random::Random;
 use crate::world::{Gate, World, rest};
 
@@ -62,7 +62,20 @@ pub(crate) struct Task {
     pub(crate) stage: Arc<Stage>,
     pub(crate) latch: Redlatch,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) client: usize,
     pub(crate) random: Random,
+}
+
+/// In what manner a lock is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Usual,
+    /// For an owner, who may lock it again.
+    Owned,
+    /// By `Mutex::run`.
+    Run,
+    /// It is taken away from whoever has it.
+    Force,
 }
 
 impl Task {
@@ -70,29 +83,141 @@ impl Task {
     pub(crate) async fn run(mut self) {
         while !self.stage.over.load(Ordering::Relaxed) {
             self.gate.pass().await;
-            let number = self.random.below(self.stage.plan.locks);
+            let (number, manner) = self.choose();
             let ttl = self.stage.plan.ttl;
-            let mut lock = self.latch.mutex(self.stage.plan.lock(number)).ttl(ttl);
+            let name = self.stage.plan.lock(number);
+            let lock = match manner {
+                Manner::Owned => self.latch.owner("owner").mutex(name),
+                _ => self.latch.mutex(name),
+            };
+            let mut lock = lock.ttl(ttl).fencing(!self.stage.plan.is_plain(number));
             let renewal = self.random.percent(85);
             lock = lock.renewal(renewal);
             if self.random.percent(10) {
                 lock = lock.max_hold(ttl * 2);
             }
-            if let Some((call, guard)) = self.acquire(number, &lock).await {
-                self.hold(call, number, guard, renewal).await;
+            match manner {
+                Manner::Usual => {
+                    if let Some((call, guard)) = self.acquire(number, &lock, None).await {
+                        self.hold(call, number, guard, renewal, true).await;
+                    }
+                }
+                Manner::Owned => self.own(number, &lock, renewal).await,
+                Manner::Run => self.run_body(number, &lock).await,
+                Manner::Force => self.force(number).await,
             }
             rest(self.random.pick(&[0, 1, 5, 20, 100])).await;
         }
     }
 
-    async fn acquire(&mut self, number: usize, lock: &Lock) -> Option<(usize, Guard)> {
+    /// Which lock, and what is done with it.
+    fn choose(&mut self) -> (usize, Manner) {
+        let plan = &self.stage.plan;
+        let number = self.random.below(plan.locks);
+        if plan.workload < Workload::Second {
+            return (number, Manner::Usual);
+        }
+        let calm = self.stage.is_calm();
+        match self.random.below(100) {
+            0..=14 => (plan.locks, Manner::Usual),
+            15..=26 => (number, Manner::Owned),
+            27..=36 => (number, Manner::Run),
+            37..=40 if !calm => (number, Manner::Force),
+            _ => (number, Manner::Usual),
+        }
+    }
+
+    /// Locks as an owner, and mostly a second time.
+    async fn own(&mut self, number: usize, lock: &Lock, renewal: bool) {
+        let owner = Some(self.client);
+        let Some((call, guard)) = self.acquire(number, lock, owner).await else {
+            return;
+        };
+        if self.random.percent(60)
+            && let Some((again, inner)) = self.acquire(number, lock, owner).await
+        {
+            rest(self.random.between(0, 20)).await;
+            // The two may be different leases, when the first was lost.
+            let lost = inner.ensure_held().is_err();
+            let end = if lost { End::Lost } else { End::Released };
+            self.stage.note(again, Event::Ended(end));
+            drop(inner);
+        }
+        self.hold(call, number, guard, renewal, false).await;
+    }
+
+    /// Locks by `run`: the body is dropped when the lock is lost.
+    async fn run_body(&mut self, number: usize, lock: &Lock) {
+        let call = self.stage.history.next_call();
+        let begin = Event::Begin {
+            lock: number,
+            waits: true,
+            adopts: None,
+            owner: None,
+        };
+        self.stage.note(call, begin);
+        let length = match self.random.below(4) {
+            0 => self.random.between(30, 300),
+            _ => self.random.between(0, 30),
+        };
+        let (stage, gate) = (self.stage.clone(), self.gate.clone());
+        let body = |lease: Lease| async move {
+            let (token, fence) = (lease.token().id().to_owned(), lease.fence());
+            stage.note(call, Event::Acquired { token, fence });
+            rest(length).await;
+            gate.pass().await;
+            let end = match lease.ensure_held() {
+                Ok(()) => End::Released,
+                Err(_) => End::Lost,
+            };
+            stage.note(call, Event::Ended(end));
+            Ok::<(), ()>(())
+        };
+        match lock.run(body).await {
+            Err(RunError::Lock(_)) => self.stage.note(call, Event::GaveUp),
+            Err(RunError::Lost {
+                completed: false, ..
+            }) => {
+                self.stage.note(call, Event::Ended(End::Lost));
+                self.stage.count("bodies dropped");
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a lock away from whoever has it.
+    async fn force(&mut self, number: usize) {
+        let call = self.stage.history.next_call();
+        self.stage.note(call, Event::Forces { lock: number });
+        self.stage.count("locks taken by force");
+        let name = self.stage.plan.lock(number);
+        let forced = self.latch.force_release(name);
+        let done = match self.random.percent(20) {
+            true => {
+                let soon = Duration::from_millis(self.random.between(0, 4));
+                timeout(soon, forced)
+                    .await
+                    .is_ok_and(|forced| forced.is_ok())
+            }
+            false => forced.await.is_ok(),
+        };
+        self.stage.note(call, Event::Forced { done });
+    }
+
+    async fn acquire(
+        &mut self,
+        number: usize,
+        lock: &Lock,
+        owner: Option<usize>,
+    ) -> Option<(usize, Guard)> {
         let call = self.stage.history.next_call();
         let begin = |waits, adopts| Event::Begin {
             lock: number,
             waits,
             adopts,
+            owner,
         };
-        if let Some((from, exported)) = self.adrift(number) {
+        if let Some((from, exported)) = self.adrift(number, owner) {
             self.stage.note(call, begin(false, Some(from)));
             let adopted = lock.adopt(exported).await;
             return self.came_of(call, adopted.ok());
@@ -144,7 +269,10 @@ impl Task {
     }
 
     /// A lease that somebody has let go of, to be adopted.
-    fn adrift(&self, number: usize) -> Option<(usize, Exported)> {
+    fn adrift(&self, number: usize, owner: Option<usize>) -> Option<(usize, Exported)> {
+        if owner.is_some() {
+            return None;
+        }
         let adrift = &self.stage.adrift;
         let mut adrift = adrift.lock().unwrap_or_else(PoisonError::into_inner);
         let found = adrift.iter().position(|(lock, ..)| *lock == number)?;
@@ -152,7 +280,14 @@ impl Task {
         Some((call, exported))
     }
 
-    async fn hold(&mut self, call: usize, number: usize, guard: Guard, renewal: bool) {
+    async fn hold(
+        &mut self,
+        call: usize,
+        number: usize,
+        guard: Guard,
+        renewal: bool,
+        may_detach: bool,
+    ) {
         let ttl = self.stage.plan.ttl.as_millis() as u64;
         // Without renewal, now and then to the very end.
         let length = match self.random.below(if renewal { 12 } else { 20 }) {
@@ -176,7 +311,10 @@ impl Task {
             _ = guard.lost() => true,
             () = work => guard.ensure_held().is_err(),
         };
-        let detaches = self.random.percent(4) && !self.stage.plan.patient && !self.stage.is_calm();
+        let detaches = self.random.percent(4)
+            && may_detach
+            && !self.stage.plan.patient
+            && !self.stage.is_calm();
         let end = match (lost, detaches) {
             (true, _) => End::Lost,
             (false, true) => End::Detached,

@@ -18,6 +18,7 @@ fn begin() -> Event {
         lock: 0,
         waits: true,
         adopts: None,
+        owner: None,
     }
 }
 
@@ -26,6 +27,7 @@ fn adopt(from: usize) -> Event {
         lock: 0,
         waits: false,
         adopts: Some(from),
+        owner: None,
     }
 }
 
@@ -43,7 +45,7 @@ const LOST: Event = Event::Ended(End::Lost);
 fn all(history: &[Entry]) -> Vec<Rule> {
     let checker = Checker::new(history);
     let found = [
-        checker.exclusion(),
+        checker.exclusion(true),
         checker.fence_order(),
         checker.fences_grow(),
         checker.names(),
@@ -107,7 +109,7 @@ fn a_short_hold_inside_a_long_one_does_not_hide_the_next() {
         (6, 3, RELEASED),
         (7, 1, RELEASED),
     ]);
-    assert_eq!(Checker::new(&bad).exclusion().len(), 2);
+    assert_eq!(Checker::new(&bad).exclusion(true).len(), 2);
 }
 
 #[test]
@@ -215,4 +217,103 @@ fn what_is_left_on_a_node_is_found() {
     assert_eq!(nothing_left(&[]), []);
     let left = nothing_left(&[(2, "redlatch:lock0".into())]);
     assert_eq!(left[0].rule, Rule::NothingLeft);
+}
+
+fn begin_as(owner: usize) -> Event {
+    Event::Begin {
+        lock: 0,
+        waits: true,
+        adopts: None,
+        owner: Some(owner),
+    }
+}
+
+#[test]
+fn an_owner_may_lock_again_and_nobody_else() {
+    let shared = |second| {
+        history(&[
+            (1, 1, begin_as(7)),
+            (2, 1, acquired("a", 10, 0)),
+            (3, 2, second),
+            (4, 2, acquired("a", 10, 0)),
+            (5, 1, RELEASED),
+            (6, 2, RELEASED),
+        ])
+    };
+    assert_eq!(all(&shared(begin_as(7))), []);
+    let other = all(&shared(begin_as(8)));
+    assert!(other.contains(&Rule::Exclusion) && other.contains(&Rule::OneHolder));
+    let nobody = all(&shared(begin()));
+    assert!(nobody.contains(&Rule::Exclusion) && nobody.contains(&Rule::OneHolder));
+}
+
+#[test]
+fn a_lock_taken_by_force_may_have_two_holders_and_no_other() {
+    let taken = |lock, from, done, to| {
+        history(&[
+            (1, 1, begin()),
+            (2, 1, acquired("a", 10, 0)),
+            (from, 9, Event::Forces { lock }),
+            (to, 9, Event::Forced { done }),
+            (5, 2, begin()),
+            (6, 2, acquired("b", 11, 0)),
+            (7, 1, LOST),
+            (8, 2, RELEASED),
+        ])
+    };
+    assert_eq!(all(&taken(0, 3, true, 4)), []);
+    assert_eq!(
+        all(&taken(1, 3, true, 4)),
+        [Rule::Exclusion],
+        "another lock"
+    );
+    // The fence of the next one is higher all the same.
+    let mut lower = taken(0, 3, true, 4);
+    lower[5].event = acquired("b", 9, 0);
+    assert_eq!(all(&lower), [Rule::FenceOrder]);
+}
+
+#[test]
+fn a_force_that_was_done_before_a_lease_began_does_not_excuse_it() {
+    let late = |done| {
+        history(&[
+            (1, 9, Event::Forces { lock: 0 }),
+            (2, 9, Event::Forced { done }),
+            (3, 1, begin()),
+            (4, 1, acquired("a", 10, 0)),
+            (5, 2, begin()),
+            (6, 2, acquired("b", 11, 0)),
+            (7, 1, LOST),
+            (8, 2, RELEASED),
+        ])
+    };
+    assert_eq!(all(&late(true)), [Rule::Exclusion]);
+    assert_eq!(all(&late(false)), [], "what was given up may still arrive");
+}
+
+#[test]
+fn plain_locks_have_no_fences_and_exclude_each_other_where_it_is_promised() {
+    let plain = |token: &str| Event::Acquired {
+        token: token.into(),
+        fence: 0,
+    };
+    let one_by_one = history(&[
+        (1, 1, begin()),
+        (2, 1, plain("a")),
+        (3, 1, RELEASED),
+        (4, 2, begin()),
+        (5, 2, plain("b")),
+        (6, 2, RELEASED),
+    ]);
+    assert_eq!(all(&one_by_one), []);
+    let both = history(&[
+        (1, 1, begin()),
+        (2, 1, plain("a")),
+        (3, 2, begin()),
+        (4, 2, plain("b")),
+        (5, 1, RELEASED),
+        (6, 2, RELEASED),
+    ]);
+    assert_eq!(all(&both), [Rule::Exclusion]);
+    assert_eq!(Checker::new(&both).exclusion(false), []);
 }
