@@ -127,6 +127,11 @@ impl Servers {
         self.fleet[0].info("used_memory").parse().unwrap_or(0)
     }
 
+    /// How many keys there are on the first server.
+    pub(crate) fn keys(&self) -> usize {
+        usize::try_from(self.fleet[0].command(&["DBSIZE"]).as_int()).unwrap_or(0)
+    }
+
     /// How long the lock `name` still lives on the first server.
     pub(crate) fn left(&self, name: &str) -> Option<Duration> {
         let server = &self.fleet[0];

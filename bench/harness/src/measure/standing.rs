@@ -100,8 +100,9 @@ pub(super) fn leases(
     let empty = memory(&process);
     process[0].go();
     process[0].hear("held", LIMIT * 2)?;
-    // The first of them are renewed after a third of the ttl.
-    thread::sleep(Duration::from_millis(ttl_ms / 3));
+    // Few leases are all renewed at once, after each third of the ttl: what is
+    // measured begins and ends between two such moments.
+    thread::sleep(Duration::from_millis(ttl_ms / 2));
     let mut figures = rates(&process, servers, Duration::from_millis(ttl_ms * 2 / 3));
     let full = memory(&process).saturating_sub(empty);
     figures.insert(figure::LEASES, count as f64);
@@ -113,8 +114,12 @@ pub(super) fn leases(
         figures.insert(keeping, figures[load] * figure::MANY / count as f64);
     }
     let [process] = process;
-    // It says so when a lease is lost.
     process.is_well()?;
+    // Lost leases cost nothing: a contender that loses them must not look good.
+    let left = servers.keys();
+    if left < count {
+        return Err(format!("{} of {count} leases were lost", count - left));
+    }
     process.kill();
     Ok(figures)
 }
