@@ -98,6 +98,24 @@ impl Site {
         self.stage.world.note(|| "calm".into());
     }
 
+    /// Stops one client after the other until `end`, in milliseconds.
+    pub(crate) async fn stopped(self: Arc<Self>, mut random: Random, end: u64) {
+        loop {
+            rest(random.between(200, 800)).await;
+            let left = end.saturating_sub(self.stage.world.micros() / 1000);
+            if left == 0 {
+                break;
+            }
+            let client = random.below(self.gates.len());
+            let length = random.between(3_000, 5_000).min(left);
+            let world = &self.stage.world;
+            world.note(|| format!("client {client} is stopped for {length} ms"));
+            self.stage.count(Fault::Pause.name());
+            self.make(Fault::Pause, client, 0, length, 0).await;
+        }
+        self.stage.world.note(|| "calm".into());
+    }
+
     fn pick(&self, random: &mut Random) -> Fault {
         let plan = &self.stage.plan;
         let common = [

@@ -10,13 +10,14 @@ const USAGE: &str = "\
 redlatch-sim [--first SEED] [--seeds COUNT | --minutes M | --hours H] [--planted NAME]
 redlatch-sim --seed SEED [--trace] [--planted NAME]
 redlatch-sim --planted all [--seeds COUNT]
-redlatch-sim --minority ...
+redlatch-sim --minority | --stopped ...
 redlatch-sim --kept
 
   --seeds COUNT    simulate so many seeds (default 300; 1000 to look for a mistake)
   --minutes, --hours    go on for so long
   --seed SEED      replay one seed; with --trace print all that happens in it
   --minority       no other fault than that a minority of the nodes goes away
+  --stopped        no other fault than that one client after the other is stopped
   --workload N     1: fenced locks only; 2: plain locks, owners, `run` and force too (default
                    2; 1 where a mistake is planted)
   --kept           replay the seeds that once failed (seeds.txt)
@@ -97,6 +98,7 @@ fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             "--seed" => options.seed = Some(number()?),
             "--trace" => options.trace = true,
             "--minority" => options.scene = Scene::Minority,
+            "--stopped" => options.scene = Scene::Stopped,
             "--workload" => {
                 options.workload = Some(match number()? {
                     1 => Workload::First,
@@ -154,9 +156,9 @@ fn run(options: &Options) -> bool {
     }
     let hours = virtual_time.as_secs_f64() / 3600.0;
     println!("{seeds} seeds, {hours:.2} virtual hours, {acquisitions} acquisitions");
-    if options.scene == Scene::Minority {
+    if options.scene != Scene::Trouble {
         println!("longest wait for a free lock {longest_idle:?}, slow for {slow} seeds");
-        if slow > seeds / 8 {
+        if slow > seeds / 8 && options.scene == Scene::Minority {
             println!("FAILED: locks must go on without a minority of the nodes");
             good = false;
         }
@@ -172,13 +174,18 @@ fn complain(seed: u64, options: &Options, outcome: &Outcome) {
     for violation in outcome.violations.iter().take(10) {
         println!("  {violation}");
     }
-    let scene = match (options.scene, options.workload()) {
-        (Scene::Trouble, Workload::Second) => "",
-        (Scene::Trouble, Workload::First) => " --workload 1",
-        (Scene::Minority, Workload::Second) => " --minority",
-        (Scene::Minority, Workload::First) => " --minority --workload 1",
+    let scene = match options.scene {
+        Scene::Trouble => "",
+        Scene::Minority => " --minority",
+        Scene::Stopped => " --stopped",
     };
-    println!("replay: cargo run -q --release -p redlatch-sim -- --seed {seed}{scene} --trace");
+    let workload = match options.workload() {
+        Workload::First => " --workload 1",
+        Workload::Second => "",
+    };
+    println!(
+        "replay: cargo run -q --release -p redlatch-sim -- --seed {seed}{scene}{workload} --trace"
+    );
 }
 
 /// The seeds that once failed.

@@ -60,6 +60,9 @@ pub enum Scene {
     /// As many nodes as promise 3 allows go away, one after the other, and
     /// nothing else happens: locks go on.
     Minority,
+    /// One client after the other is stopped for some seconds, also while it is
+    /// the first who waits: the others go on.
+    Stopped,
 }
 
 /// What can go wrong in a simulation.
@@ -209,6 +212,12 @@ impl Plan {
         match setup.scene {
             Scene::Trouble => plan.shaped(planted, &mut random),
             Scene::Minority => plan.for_minority(&mut random),
+            Scene::Stopped => Self {
+                clients: 4,
+                // One lock, so that there is always somebody who can have it.
+                workload: Workload::First,
+                ..plan.for_minority(&mut random)
+            },
         }
     }
 

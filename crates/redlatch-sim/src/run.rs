@@ -81,7 +81,7 @@ async fn play(setup: Setup) -> Outcome {
     let servers: Vec<Arc<Server>> = (0..plan.nodes).map(server).collect();
     let beats = tokio::spawn(beat(servers.clone()));
     let stage = Stage::new(&world, &plan);
-    if setup.scene == Scene::Minority {
+    if setup.scene != Scene::Trouble {
         // Nobody lets go of a lease for others to find.
         stage.calm.store(true, Ordering::Relaxed);
     }
@@ -131,6 +131,7 @@ async fn play(setup: Setup) -> Outcome {
     let trouble = match setup.scene {
         Scene::Trouble => tokio::spawn(site.trouble(faults, CALM)),
         Scene::Minority => tokio::spawn(site.minority(faults, CALM)),
+        Scene::Stopped => tokio::spawn(site.stopped(faults, CALM)),
     };
     at(plan.end()).await;
     stage.over.store(true, Ordering::Relaxed);
@@ -151,7 +152,7 @@ async fn play(setup: Setup) -> Outcome {
     if !plan.patient {
         violations.extend(checker.progress(SETTLED * 1000, OVER * 1000, BOUND));
     }
-    if setup.scene == Scene::Minority {
+    if setup.scene != Scene::Trouble {
         violations.extend(checker.progress(0, CALM * 1000, BOUND));
     }
     if plan.faults == Faults::Promised {

@@ -25,6 +25,14 @@ const REMINDER: Backoff = Backoff {
     limit: Duration::from_secs(6),
 };
 
+/// The same for one who is behind others. It is told nothing when the lock is
+/// given back: should the first let its turn pass, because its process is stopped
+/// or its place was left behind, those behind it must find out.
+const BEHIND: Backoff = Backoff {
+    first: Duration::from_secs(2),
+    limit: Duration::from_secs(2),
+};
+
 /// Beyond a lease's end on the node, which ends a little later than it says.
 const GRACE: Duration = Duration::from_millis(3);
 
@@ -170,6 +178,7 @@ impl<'a> Watch<'a> {
         loop {
             let look = self.next_look();
             let resort = match self.is_told_by_all() {
+                true if self.is_behind() => BEHIND.delay(1, random::number()),
                 true => REMINDER.delay(1, random::number()),
                 false => POLL.delay(self.refusals, random::number()),
             };
