@@ -153,7 +153,14 @@ impl Raw {
                 kept.drain(..count).map(|(_, lease)| lease).collect()
             };
             if batch.is_empty() {
-                tokio::time::sleep(RETRY).await;
+                let next = self
+                    .kept
+                    .lock()
+                    .expect("nobody panics")
+                    .front()
+                    .map(|(due, _)| *due);
+                // Before there is anything to do, there is nothing to be late for.
+                tokio::time::sleep_until(next.unwrap_or(Instant::now() + self.ttl / 12)).await;
                 continue;
             }
             let mut pipeline = redis::pipe();
