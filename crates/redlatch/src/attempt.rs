@@ -101,7 +101,7 @@ impl Bid<'_> {
                     let stragglers = self.reaper.finish(votes);
                     // With one node it was taken up by the grant.
                     if driver.nodes().len() > 1 {
-                        cell.lock().ticket = self.ticket.clone();
+                        cell.lock().ticket = self.ticket.as_ref().map(|ticket| ticket.name.clone());
                     }
                     return Attempt::Won(cell, stragglers);
                 }

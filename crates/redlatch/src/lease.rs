@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redlatch_core::{Ballot, Fence, Instant, Key, Loss, Request, Step, Terms, Ticket, Token, Ttl};
+use redlatch_core::{Ballot, Fence, Instant, Key, Loss, Request, Step, Terms, Token, Ttl};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -125,7 +125,7 @@ pub(crate) struct State {
     longest: Ttl,
     /// The ticket that it was waited for with: a node that was slow may have
     /// taken it after all.
-    pub(crate) ticket: Option<Ticket>,
+    pub(crate) ticket: Option<Arc<str>>,
     /// Where the keeper has put it, while it does.
     pub(crate) slot: Option<(tokio::time::Instant, u64)>,
     /// Whether a renewal is under way.
@@ -269,7 +269,7 @@ impl Cell {
     /// What is to be given back when its holder is done.
     pub(crate) fn orphan(&self) -> Orphan {
         let state = self.lock();
-        let ticket = state.ticket.as_ref();
+        let ticket = state.ticket.clone();
         Orphan::new(&self.key, &self.token, state.longest, state.highest).with(ticket)
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redlatch_core::{Backoff, Ballot, Key, Reply, Request, Ticket, Token, Ttl};
+use redlatch_core::{Backoff, Ballot, Key, Reply, Request, Token, Ttl};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -84,8 +84,8 @@ impl Orphan {
     }
 
     /// And with it a place in the queues of the nodes.
-    pub(crate) fn with(mut self, ticket: Option<&Ticket>) -> Self {
-        self.leaves = ticket.map(|ticket| ticket.name.clone());
+    pub(crate) fn with(mut self, ticket: Option<Arc<str>>) -> Self {
+        self.leaves = ticket;
         self
     }
 

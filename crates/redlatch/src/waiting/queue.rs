@@ -47,7 +47,7 @@ impl Queue {
         let place = self.place.take();
         match self.parked.take() {
             Some(parked) => {
-                let ticket = place.as_ref().map(|(ticket, _)| ticket);
+                let ticket = place.map(|(ticket, _)| ticket.name);
                 Some(parked.orphan(key).with(ticket))
             }
             None => place.map(|(_, orphan)| orphan),
@@ -269,7 +269,7 @@ impl Place<'_> {
         let ticket = queue.place.take().map_or_else(new, |(ticket, _)| ticket);
         // No lease is meant by it: an attempt of ours may just win one.
         let nobody = &self.queues.nobody;
-        let orphan = Orphan::new(&self.key, nobody, ttl, None).with(Some(&ticket));
+        let orphan = Orphan::new(&self.key, nobody, ttl, None).with(Some(ticket.name.clone()));
         queue.place = Some((ticket.clone(), orphan));
         Some(ticket)
     }

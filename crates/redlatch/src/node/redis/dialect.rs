@@ -42,10 +42,9 @@ static FORCE: Rule = rule!("guard.lua", "ballot.lua", "force.lua");
 static INSPECT: Rule = rule!("inspect.lua");
 static INIT: Rule = rule!("init.lua");
 
-/// How many arguments a call of a script has, and how many bytes they have beside
-/// the script: enough for most, so that nothing has to grow.
-const ARGUMENTS: usize = 20;
-const BYTES: usize = 400;
+/// How many bytes the arguments of a call have, beside the script and the lock's
+/// key and token: enough for most, so that nothing has to grow.
+const BYTES: usize = 256;
 
 /// What a new connection loads: all that is needed without delay.
 static LOADED: [&Rule; 5] = [&ACQUIRE, &ACQUIRE_PLAIN, &EXTEND, &EXTEND_GUARDED, &RELEASE];
@@ -102,7 +101,7 @@ impl Dialect {
                 ballot: None,
                 ticket,
             } if ticket.is_none() || !self.calls => {
-                let mut set = Cmd::with_capacity(6, BYTES / 2);
+                let mut set = Cmd::with_capacity(6, BYTES);
                 set.arg("SET").arg(key.as_str()).arg(token.as_str());
                 set.arg("NX").arg("PX").arg(ttl.millis());
                 set
@@ -183,7 +182,7 @@ impl Dialect {
                 call
             }
             Request::Guard(order) => {
-                let mut call = INIT.start(form);
+                let mut call = INIT.start(form, 8, BYTES);
                 call.arg(1).arg(&*self.guard);
                 // Who wants no guard has nothing to say about it.
                 let Some(policy) = &self.policy else {
@@ -203,13 +202,17 @@ impl Dialect {
 
     /// A call of a script on the keys that it declares.
     fn call(&self, rule: &Rule, form: Form, key: &Key, keys: Keys) -> Cmd {
-        let mut call = rule.start(form);
         let keys: usize = match keys {
             Keys::Lock => 1,
             Keys::Queue => 2,
             Keys::Guard if self.policy.is_none() => 3,
             Keys::Fence => 3,
             Keys::Guard => 4,
+        };
+        // A renewal says little, and a hundred thousand are said at once.
+        let mut call = match keys {
+            1 => rule.start(form, 8, key.as_str().len() + BYTES / 2),
+            _ => rule.start(form, 20, 2 * key.as_str().len() + BYTES),
         };
         call.arg(keys).arg(key.as_str());
         if keys > 1 {
@@ -281,12 +284,13 @@ enum Keys {
 }
 
 impl Rule {
-    fn start(&self, form: Form) -> Cmd {
+    /// With room for so many arguments, and so many bytes beside the script.
+    fn start(&self, form: Form, arguments: usize, bytes: usize) -> Cmd {
         let (name, script) = match form {
             Form::Hash => ("EVALSHA", self.script.get_hash()),
             Form::Text => ("EVAL", self.text),
         };
-        let mut command = Cmd::with_capacity(ARGUMENTS, script.len() + BYTES);
+        let mut command = Cmd::with_capacity(arguments, script.len() + bytes);
         command.arg(name).arg(script);
         command
     }
