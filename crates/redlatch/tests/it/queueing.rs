@@ -39,6 +39,15 @@ async fn called(waiter: JoinHandle<Guard>) -> Guard {
     called.expect("it was not called").unwrap()
 }
 
+/// Clients that stand for processes.
+async fn clients<const N: usize>(server: &RedisServer) -> [Redlatch; N] {
+    let mut clients = Vec::new();
+    for _ in 0..N {
+        clients.push(client(server).await);
+    }
+    clients.try_into().unwrap()
+}
+
 async fn is_empty(fleet: &[RedisServer]) {
     for server in fleet {
         eventually("nothing is left", || server.locks().is_empty()).await;
@@ -132,11 +141,7 @@ async fn one_who_is_frozen_holds_others_up_for_one_turn_only() {
 #[tokio::test]
 async fn who_gives_a_lock_back_hands_it_to_the_first() {
     let server = RedisServer::start();
-    let (holder, one, other) = (
-        client(&server).await,
-        client(&server).await,
-        client(&server).await,
-    );
+    let [holder, one, other] = clients(&server).await;
     let guard = holder.mutex("job").lock().await.unwrap();
     let fence = guard.fence();
     let first = queued(&one, &server).await;
@@ -230,6 +235,40 @@ async fn a_server_out_of_memory_hands_on_in_full_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn a_client_that_is_closed_gives_back_what_it_is_granted() {
+    let server = RedisServer::start();
+    let [holder, closed] = clients(&server).await;
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let job = closed.mutex("job");
+    let waiter = tokio::spawn(async move { job.lock().await });
+    eventually("its request is parked", || server.is_parked("job")).await;
+    // Not waited for: a client is closed while somebody waits.
+    let closing = tokio::spawn(async move { closed.close().await });
+    tokio::task::yield_now().await;
+    guard.release().await.unwrap();
+    let refused = timeout(CALLED, waiter).await.unwrap().unwrap();
+    assert!(
+        matches!(refused, Err(redlatch::Error::Closed)),
+        "{refused:?}"
+    );
+    closing.await.unwrap();
+    eventually("nothing is left", || server.locks().is_empty()).await;
+}
+
+#[tokio::test]
+async fn who_may_hold_a_lock_for_a_moment_only_parks_nothing() {
+    let server = RedisServer::start();
+    let [holder, brief] = clients(&server).await;
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let job = brief.mutex("job").max_hold(Duration::from_secs(1));
+    let waiter = tokio::spawn(async move { job.lock().await.unwrap() });
+    eventually("its place", || server.queue("job").len() == 1).await;
+    assert!(!server.is_parked("job"));
+    guard.release().await.unwrap();
+    called(waiter).await.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn one_whose_connection_is_lost_finds_out_that_it_was_granted() {
     let server = RedisServer::start();
     let proxy = server.proxy();
@@ -250,11 +289,7 @@ async fn one_whose_connection_is_lost_finds_out_that_it_was_granted() {
 #[tokio::test]
 async fn what_is_granted_to_one_who_gives_up_goes_to_the_next_of_its_process() {
     let server = RedisServer::start();
-    let (holder, one, other) = (
-        client(&server).await,
-        client(&server).await,
-        client(&server).await,
-    );
+    let [holder, one, other] = clients(&server).await;
     for _ in 0..20 {
         let guard = holder.mutex("job").lock().await.unwrap();
         let first = queued(&one, &server).await;
@@ -310,11 +345,7 @@ async fn one_who_gives_up_leaves_the_queue_and_passes_its_turn_on() {
 #[tokio::test]
 async fn a_task_that_gives_up_keeps_the_place_of_its_process() {
     let server = RedisServer::start();
-    let (holder, one, other) = (
-        client(&server).await,
-        client(&server).await,
-        client(&server).await,
-    );
+    let [holder, one, other] = clients(&server).await;
     let guard = holder.mutex("job").lock().await.unwrap();
     let first = queued(&one, &server).await;
     let job = one.mutex("job");
