@@ -3,7 +3,7 @@
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use redlatch_testkit::RedisServer;
+use redlatch_testkit::{RedisServer, Worker};
 use serde_json::Value;
 
 use crate::fault::{self, Kind, Site};
@@ -11,7 +11,7 @@ use crate::history::{Episode, Hold, clock};
 use crate::pulse::Pulse;
 use crate::resource::{self, RESOURCES, Updates};
 use crate::schedule::{self, Step};
-use crate::worker::{self, Worker};
+use crate::worker;
 use crate::{GRACE, MAX_TTL, NODES, WORKERS};
 use redlatch_testkit::Dice;
 
@@ -57,7 +57,7 @@ pub(crate) fn run(plan: Plan) -> Outcome {
     }
     let (tell, told) = mpsc::channel();
     let workers: Vec<Worker> = (0..WORKERS)
-        .map(|number| Worker::start(number, plan, resources.address(), &urls, tell.clone()))
+        .map(|number| worker::start(number, plan, resources.address(), &urls, tell.clone()))
         .collect();
     // When the last worker has gone, so has the last sender.
     drop(tell);

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use redlatch_testkit::{Proxy, RedisServer};
+use redlatch_testkit::{Proxy, RedisServer, Worker};
 
-use crate::worker::Worker;
 use redlatch_testkit::Dice;
 
 /// A kind of fault.

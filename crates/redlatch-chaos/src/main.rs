@@ -36,7 +36,6 @@ mod arena;
 #[cfg(target_os = "linux")]
 mod check;
 #[cfg(target_os = "linux")]
-#[cfg(target_os = "linux")]
 mod fault;
 #[cfg(target_os = "linux")]
 mod history;

@@ -1,14 +1,11 @@
 //! A client process: this program, started again.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use redlatch::{Guard, Mutex, Redlatch};
-use rustix::process::{Pid, Signal};
+use redlatch_testkit::{Dice, Worker};
 use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt;
 use tokio::sync::watch;
@@ -18,7 +15,6 @@ use crate::arena::Plan;
 use crate::history::{Hold, clock};
 use crate::resource::{Manner, RESOURCES};
 use crate::tenure::Tenure;
-use redlatch_testkit::Dice;
 
 /// So that leases are also handed over inside a process.
 const TASKS_PER_LOCK: u64 = 2;
@@ -35,75 +31,19 @@ pub(crate) fn builder(urls: &[String], restart_guard: bool) -> redlatch::Builder
         .connect_timeout(Duration::from_millis(500))
 }
 
-/// A worker that was started. It is ended when this is dropped, and when this process ends.
-pub(crate) struct Worker {
-    child: Child,
-    /// Closed to end the worker in good order.
-    orders: Option<ChildStdin>,
-}
-
-impl Worker {
-    /// Starts a worker; what it has to tell goes to `told`.
-    pub(crate) fn start(
-        number: usize,
-        Plan { seed, guard, .. }: Plan,
-        resources: SocketAddr,
-        urls: &[String],
-        told: Sender<Value>,
-    ) -> Self {
-        let program = std::env::current_exe().expect("this program");
-        let plan = json!([number, seed, resources.to_string(), urls, guard]).to_string();
-        let mut child = Command::new(program)
-            .args(["worker", &plan])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // Ctrl-C is for the parent: with it, all of them end.
-            .process_group(0)
-            .spawn()
-            .expect("this program, again");
-        let orders = child.stdin.take();
-        let stdout = child.stdout.take().expect("piped");
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let value = serde_json::from_str(&line).expect("written by us");
-                if told.send(value).is_err() {
-                    break;
-                }
-            }
-        });
-        Self { child, orders }
-    }
-
-    pub(crate) fn freeze(&self) {
-        self.signal(Signal::STOP);
-    }
-
-    pub(crate) fn thaw(&self) {
-        self.signal(Signal::CONT);
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id() as i32).expect("a process id");
-        rustix::process::kill_process(pid, signal).expect("the worker is our child");
-    }
-
-    /// Lets the worker give back what it holds, and end.
-    ///
-    /// # Panics
-    ///
-    /// When the worker ended otherwise.
-    pub(crate) fn finish(mut self) {
-        self.orders = None;
-        let status = self.child.wait().expect("the worker is our child");
-        assert!(status.success(), "a worker ended with {status}");
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a worker; what it has to tell goes to `told`.
+pub(crate) fn start(
+    number: usize,
+    Plan { seed, guard, .. }: Plan,
+    resources: SocketAddr,
+    urls: &[String],
+    told: Sender<Value>,
+) -> Worker {
+    let plan = json!([number, seed, resources.to_string(), urls, guard]).to_string();
+    Worker::start(&plan, move |line| {
+        let value = serde_json::from_str(&line).expect("written by us");
+        told.send(value).is_ok()
+    })
 }
 
 /// Waits until every worker has had a lock.
@@ -120,12 +60,7 @@ pub(crate) fn await_first_holds(workers: usize, told: &Receiver<Value>, kept: &m
 
 /// Is a worker, until its standard input ends.
 pub(crate) fn run(plan: &str) {
-    // Also when the parent is killed, and also when this process is stopped then.
-    let parent = rustix::process::getppid();
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux has it");
-    if rustix::process::getppid() != parent {
-        return;
-    }
+    Worker::end_with_parent();
     let plan: Value = serde_json::from_str(plan).expect("written by the parent");
     let number = plan[0].as_u64().expect("a number");
     let seed = plan[1].as_u64().expect("a number");

@@ -7,13 +7,13 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch_testkit::{Dice, Fleet, RedisServer};
+use redlatch_testkit::{Dice, Fleet, RedisServer, Worker};
 use serde_json::{Value, json};
 
-use crate::gauge::Server;
+use crate::gauge::{Process, Server};
 use crate::uses::UNEXPECTED;
 use crate::verdict::{self, MEASURES, Sample};
-use crate::worker::{self, MAX_TTL, Task, Worker};
+use crate::worker::{self, MAX_TTL, Task};
 use crate::{NODES, Plan, WORKERS};
 
 /// The number of every worker that does not stay.
@@ -89,7 +89,7 @@ impl Stage {
             },
             urls: self.fleet.urls(),
         };
-        Worker::start(&task, self.tell.clone())
+        worker::start(&task, self.tell.clone())
     }
 
     fn await_first_words(&mut self) {
@@ -156,7 +156,7 @@ impl Stage {
     fn sample(&mut self, speed: f64) -> Sample {
         let said = self.said.iter();
         let tasks: u64 = said.filter_map(|said| said["tasks"].as_u64()).sum();
-        let usage: Vec<_> = self.workers.iter().map(Worker::usage).collect();
+        let usage: Vec<_> = self.workers.iter().map(usage).collect();
         let nodes = Server::all(&self.fleet);
         let sample = [
             speed,
@@ -346,6 +346,10 @@ fn arm(urls: &[String]) {
             assert!(status.is_armed(), "{status}");
         }
     });
+}
+
+fn usage(worker: &Worker) -> Process {
+    Process::of(worker.id()).expect("a worker stays until it is told to end")
 }
 
 fn open(path: &str) -> BufWriter<File> {

@@ -1,17 +1,13 @@
 //! A client process: this program, started again.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use redlatch::Redlatch;
-use redlatch_testkit::Dice;
-use rustix::process::Signal;
+use redlatch_testkit::{Dice, Worker};
 use serde_json::{Value, json};
 
 use crate::gauge::Process;
@@ -80,64 +76,14 @@ impl Task {
     }
 }
 
-/// A worker that was started. It is killed when this is dropped, and when this process ends.
-pub(crate) struct Worker {
-    child: Child,
-    /// Closed to end the worker in good order.
-    orders: Option<ChildStdin>,
-}
-
-impl Worker {
-    /// Starts a worker; what it has to tell goes to `told`, with its number.
-    pub(crate) fn start(task: &Task, told: Sender<(usize, Value)>) -> Self {
-        let program = std::env::current_exe().expect("this program");
-        let mut child = Command::new(program)
-            .args(["worker", &task.to_json().to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // Ctrl-C is for the parent: with it, all of them end.
-            .process_group(0)
-            .spawn()
-            .expect("this program, again");
-        let orders = child.stdin.take();
-        let stdout = child.stdout.take().expect("piped");
-        let number = task.number;
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                // Half a line of one that was killed.
-                let Ok(value) = serde_json::from_str(&line) else {
-                    break;
-                };
-                if told.send((number, value)).is_err() {
-                    break;
-                }
-            }
-        });
-        Self { child, orders }
-    }
-
-    pub(crate) fn usage(&self) -> Process {
-        Process::of(self.child.id()).expect("a worker stays until it is told to end")
-    }
-
-    /// Tells the worker to give back what it holds, and to end.
-    pub(crate) fn dismiss(&mut self) {
-        self.orders = None;
-    }
-
-    /// Waits until the worker has ended, as it was told to.
-    pub(crate) fn finish(mut self) {
-        self.dismiss();
-        let status = self.child.wait().expect("the worker is our child");
-        assert!(status.success(), "a worker ended with {status}");
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a worker; what it has to tell goes to `told`, with its number.
+pub(crate) fn start(task: &Task, told: Sender<(usize, Value)>) -> Worker {
+    let number = task.number;
+    Worker::start(&task.to_json().to_string(), move |line| {
+        // Of one that was killed, half a line may be left.
+        let value = serde_json::from_str(&line);
+        value.is_ok_and(|value| told.send((number, value)).is_ok())
+    })
 }
 
 /// How often what happened, for all tasks of a process.
@@ -186,12 +132,7 @@ impl Tally {
 
 /// Is a worker, until its standard input ends.
 pub(crate) fn run(plan: &str) {
-    // Also when the parent is killed.
-    let parent = rustix::process::getppid();
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux has it");
-    if rustix::process::getppid() != parent {
-        return;
-    }
+    Worker::end_with_parent();
     let value = serde_json::from_str(plan).expect("written by the parent");
     let task = Task::from_json(&value).expect("written by the parent");
     let runtime = tokio::runtime::Builder::new_current_thread()

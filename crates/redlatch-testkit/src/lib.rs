@@ -34,6 +34,7 @@
 //! | `tls.rs` | [`TlsServer`]: the same behind TLS, with its own authority |
 //! | `awake.rs` | [`Awake`]: cores that do not fall asleep, for benchmarks |
 //! | `hostile.rs` | [`HostileServer`]: answers with wrong types, garbage, floods, or not at all |
+//! | `worker.rs` | [`Worker`]: a client process of its own |
 //! | `dice.rs` | [`Dice`]: random numbers from a seed |
 //! | `fuzz.rs` | [`fuzz`]: a fuzz target for a short time, without a fuzzer |
 //! | `proxy.rs` | [`Proxy`]: the controls of the fault proxy |
@@ -54,6 +55,7 @@ mod proxy;
 mod reply;
 mod server;
 mod tls;
+mod worker;
 
 pub use awake::Awake;
 pub use dice::Dice;
@@ -64,3 +66,4 @@ pub use proxy::Proxy;
 pub use reply::Reply;
 pub use server::{Builder, RedisServer};
 pub use tls::{Identity, TlsServer};
+pub use worker::Worker;
