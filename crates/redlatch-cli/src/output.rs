@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use redlatch::core::Holder;
+use redlatch::core::{Holder, Owner};
 use serde_json::{Map, Value, json};
 use tracing::{Event, Level, Subscriber, field::Visit};
 use tracing_subscriber::fmt::format::Writer;
@@ -211,7 +211,10 @@ pub(crate) fn held_by(holder: &Holder) -> String {
 }
 
 pub(crate) fn describe(holder: &Holder) -> Value {
-    let owner = holder.owner();
+    describe_owner(&holder.owner(), holder.remaining)
+}
+
+pub(crate) fn describe_owner(owner: &Owner, remaining: Option<Duration>) -> Value {
     json!({
         "host": owner.host,
         "pid": owner.pid,
@@ -219,7 +222,7 @@ pub(crate) fn describe(holder: &Holder) -> Value {
         "program": owner.program,
         "note": owner.note,
         "since": owner.since,
-        "remaining_ms": holder.remaining.map(|left| left.as_millis() as u64),
+        "remaining_ms": remaining.map(|left| left.as_millis() as u64),
     })
 }
 

@@ -8,7 +8,7 @@ use super::state::{Condition, Lock, Node};
 use super::view::spoken;
 use crate::args::TopArgs;
 use crate::exit_code::{ExitCode, Failure};
-use crate::output::{Output, age, print};
+use crate::output::{Output, age, describe_owner, print};
 use crate::settings::Settings;
 use crate::table::{Cell, Color, Table};
 
@@ -66,22 +66,14 @@ fn as_json(nodes: &[Node], locks: &[Lock]) -> String {
         })
     });
     let locks = locks.iter().map(|lock| {
-        let owner = &lock.owner;
-        json!({
-            "kind": "lock",
-            "name": lock.name,
-            "host": owner.host,
-            "pid": owner.pid,
-            "user": owner.user,
-            "program": owner.program,
-            "note": owner.note,
-            "since": owner.since,
-            "remaining_ms": lock.remaining.map(|left| left.as_millis() as u64),
-            "fence": lock.fence,
-            "on_nodes": lock.on_nodes,
-            "nodes": lock.nodes,
-            "quorum": lock.has_quorum,
-        })
+        let mut object = describe_owner(&lock.owner, lock.remaining);
+        object["kind"] = "lock".into();
+        object["name"] = json!(lock.name);
+        object["fence"] = json!(lock.fence);
+        object["on_nodes"] = json!(lock.on_nodes);
+        object["nodes"] = json!(lock.nodes);
+        object["quorum"] = json!(lock.has_quorum);
+        object
     });
     let objects = nodes.chain(locks);
     objects.map(|object: Value| format!("{object}\n")).collect()
