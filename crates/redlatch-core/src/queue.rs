@@ -90,6 +90,8 @@ pub struct Queue {
     kept: Option<u64>,
     /// What one who was the first asked for.
     parked: Option<Parked>,
+    /// The last millisecond at which it is still there.
+    last: u64,
 }
 
 /// A request that waits on the node for the lock to be given back.
@@ -112,6 +114,10 @@ pub struct Parked {
 /// How far before the node's clock a client may say that it has waited: a
 /// client whose clock is behind must not go before everybody else for ever.
 const LONGEST_AGE: u64 = 2000;
+
+/// How long a queue is kept after the last ticket came: those who wait ask again
+/// long before.
+const KEPT_FOR: u64 = 60_000;
 
 impl Queue {
     /// Where everybody stands, the first one first.
@@ -141,6 +147,11 @@ impl Queue {
         if let Some(parked) = &mut self.parked {
             parked.last = 1;
         }
+    }
+
+    /// Whether its time is not over.
+    pub(crate) fn is_there(&self, now: u64) -> bool {
+        now <= self.last
     }
 
     /// Whether nobody waits.
@@ -200,6 +211,7 @@ impl Queue {
     /// A place in the future was given before the clock was stepped back: all
     /// who come would go before it.
     pub(crate) fn join(&mut self, ticket: &Ticket, line: &Line<'_>) -> bool {
+        self.last = line.now.saturating_add(KEPT_FOR);
         let name = &ticket.name;
         let place = line.place(ticket);
         let mut noted = self.places.iter().filter(|(_, noted)| noted == name);

@@ -4,15 +4,20 @@
 //! checker explores it, and the Lua scripts in `redlatch` are its translation:
 //! a property test there holds a real Redis against it, reply by reply.
 
+mod guard;
+mod waiting;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fence::{Ballot, slot};
-use crate::queue::{Line, News, Parked, Queue, Switchboard, Ticket, Unreachable};
-use crate::request::{GuardOrder, GuardView, Holder, Key, Reply, Request};
+use crate::queue::{Line, Queue, Switchboard, Ticket, Unreachable};
+use crate::request::{Holder, Key, Reply, Request};
 use crate::token::Token;
 use crate::validity::Ttl;
+
+pub use guard::{Guard, Policy, quarantine, tolerance};
 
 /// All that a node remembers. What a restart may take away is all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -35,52 +40,6 @@ pub struct Stored {
     /// The last millisecond at which the key is still there; nothing when it
     /// never expires.
     pub last_millisecond: Option<u64>,
-}
-
-/// The restart guard: how a node finds out that it may have forgotten something.
-///
-/// It is stored beside the locks and names the run of the server that wrote it.
-/// When a server finds none, or that of another run, it was restarted, emptied,
-/// rolled back or promoted: it may have forgotten leases that are still valid.
-/// It then grants nothing until every lease it may have forgotten has run out,
-/// and no ballot that could be as low as one of theirs.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Guard {
-    /// The run of the server that this was written in.
-    pub run: Arc<str>,
-    /// When the node may grant again, in milliseconds of its own clock.
-    pub armed: u64,
-    /// How long the quarantine before that was to last.
-    pub quarantine: u64,
-    /// Above every ballot that the node may have forgotten.
-    pub floor: Ballot,
-    /// The longest ttl that the node allows.
-    pub max_ttl: Ttl,
-    /// The deployment that the node belongs to.
-    pub deployment: Arc<str>,
-}
-
-/// What clients of a guarded deployment tell every node about it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Policy {
-    /// The deployment's name, number of nodes and longest ttl. A client that
-    /// was given only some of the nodes, or counts on shorter leases, names
-    /// another, and is refused instead of locking beside the others.
-    pub deployment: Arc<str>,
-    /// The longest ttl that a node is to allow when it begins.
-    pub max_ttl: Ttl,
-}
-
-/// How long a node that may have forgotten something grants nothing: longer
-/// than the longest lease can be valid, by more than clocks can differ.
-pub fn quarantine(max_ttl: Ttl) -> u64 {
-    max_ttl.millis() + max_ttl.millis().div_ceil(10) + 1000
-}
-
-/// How far a ballot may be ahead of a node's clock: half a quarantine, and ten
-/// seconds at most, so that no ballot reaches the floor of a node that forgets it.
-pub fn tolerance(max_ttl: Option<Ttl>) -> u64 {
-    max_ttl.map_or(10_000, |max_ttl| (quarantine(max_ttl) / 2).min(10_000))
 }
 
 /// The server at the time of a request: its clock, which run it is, and what
@@ -174,24 +133,6 @@ impl NodeState {
             Request::Inspect { key } => self.inspect(key, now),
             Request::Guard(order) => self.look_after_guard(*order, scene),
         }
-    }
-
-    /// The restart guard. Says why nothing is granted or confirmed, if so.
-    fn check(&mut self, scene: &Scene<'_>) -> Option<Reply> {
-        let policy = scene.policy?;
-        let same_run = |guard: &Guard| guard.run == *scene.run;
-        if !self.guard.as_ref().is_some_and(same_run) {
-            let new = Guard::quarantined(self.guard.take(), scene, policy);
-            self.guard = Some(new);
-        }
-        let guard = self.guard.as_mut()?;
-        if guard.deployment != policy.deployment {
-            return Some(Reply::Mismatch(guard.deployment.to_string()));
-        }
-        // The node's clock was stepped back: it must not wait for ever.
-        guard.armed = guard.armed.min(scene.now + guard.quarantine);
-        let left = guard.armed.saturating_sub(scene.now);
-        (left > 0).then(|| Reply::Quarantined(Duration::from_millis(left)))
     }
 
     /// Grants the lock, when it is free, to a ballot that is higher than any
@@ -361,110 +302,6 @@ impl NodeState {
         }
     }
 
-    /// Keeps the request of one who is the first of those who wait.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
-    fn park(
-        &mut self,
-        reply: &Reply,
-        key: &Key,
-        token: &Token,
-        ttl: Ttl,
-        ballot: Option<Ballot>,
-        ticket: Option<&Ticket>,
-        scene: &Scene<'_>,
-    ) {
-        if let Reply::Queued { first: true, .. } = reply
-            && let Some((ticket, number)) = ticket.and_then(|ticket| Some((ticket, ticket.parks?)))
-            && let Some(queue) = self.queues.get_mut(key)
-        {
-            queue.park(Parked {
-                ticket: ticket.name.clone(),
-                number,
-                token: token.clone(),
-                ttl,
-                ballot,
-                last: scene.line(key).parking_ends(),
-            });
-        }
-    }
-
-    /// A client that asks anew, or gives up, does not want any more what it had parked.
-    fn withdraw(&mut self, key: &Key, token: &Token, ticket: Option<&Ticket>) {
-        let ticket = ticket.map(|ticket| &*ticket.name);
-        self.with_queue(key, |queue| queue.withdraw(ticket, token));
-    }
-
-    /// Grants the lock, which is given back, to the request that the first has
-    /// parked, by the rules for one that has just come. False when nobody has it
-    /// now, whatever is stored.
-    fn hand_on(&mut self, key: &Key, by_plain: bool, scene: &Scene<'_>) -> bool {
-        let line = scene.line(key);
-        let Some(parked) = self.queues.get(key).and_then(|queue| queue.at_hand(&line)) else {
-            return false;
-        };
-        let parked = parked.clone();
-        if let Some(ballot) = parked.ballot {
-            let seen = self.weigh(key, ballot, scene);
-            let is_admitted = seen.is_ok_and(|seen| ballot > seen) && self.is_on_guard(scene);
-            // Who gives back a plain lock knows nothing of ballots.
-            if by_plain || !is_admitted {
-                return false;
-            }
-        }
-        // All is written before anything is said: a server that can't write must
-        // not have told anybody that it did.
-        self.with_queue(key, |queue| queue.withdraw(None, &parked.token));
-        if let Some(ballot) = parked.ballot {
-            self.raise(key, ballot);
-        }
-        self.store(key, &parked.token, parked.ttl, scene.now);
-        if !line.call(&parked.ticket, News::Granted(parked.number)) {
-            return false;
-        }
-        self.with_queue(key, |queue| {
-            queue.taken();
-            queue.leave(&parked.ticket, false, &line);
-        });
-        true
-    }
-
-    /// Whether the restart guard would let a request pass. Unlike
-    /// [`check`](Self::check) it changes nothing.
-    fn is_on_guard(&self, scene: &Scene<'_>) -> bool {
-        let Some(policy) = scene.policy else {
-            return true;
-        };
-        self.guard.as_ref().is_some_and(|guard| {
-            guard.run == *scene.run
-                && guard.deployment == policy.deployment
-                && guard.armed <= scene.now
-        })
-    }
-
-    /// Whether the lock, which is free, is kept for somebody else.
-    fn yields(&mut self, key: &Key, ticket: Option<&Ticket>, scene: &Scene<'_>) -> bool {
-        let line = scene.line(key);
-        self.with_queue(key, |queue| queue.is_turn_of_another(ticket, &line))
-            .unwrap_or(false)
-    }
-
-    fn leave(&mut self, key: &Key, ticket: &str, scene: &Scene<'_>) {
-        let is_free = !self.keys.contains_key(key);
-        let line = scene.line(key);
-        self.with_queue(key, |queue| queue.leave(ticket, is_free, &line));
-    }
-
-    /// Does something with the queue for this lock, if there is one; one that
-    /// nobody stands in leaves nothing behind.
-    fn with_queue<T>(&mut self, key: &Key, act: impl FnOnce(&mut Queue) -> T) -> Option<T> {
-        let queue = self.queues.get_mut(key)?;
-        let done = act(queue);
-        if queue.is_empty() {
-            self.queues.remove(key);
-        }
-        Some(done)
-    }
-
     fn extend(&mut self, key: &Key, token: &Token, ttl: Ttl, now: u64) -> Reply {
         match self.keys.get_mut(key) {
             // It never creates a key: the lock may have been somebody else's meanwhile.
@@ -549,45 +386,6 @@ impl NodeState {
         Ok(seen)
     }
 
-    fn look_after_guard(&mut self, order: GuardOrder, scene: &Scene<'_>) -> Reply {
-        let foreign = |guard: &&Guard| {
-            let ours = scene.policy.map(|policy| &policy.deployment);
-            ours.is_some_and(|ours| guard.deployment != *ours)
-        };
-        let now = scene.now;
-        match (order, scene.policy) {
-            (GuardOrder::Read, _) | (_, None) => {}
-            (GuardOrder::AssumeFresh, Some(policy)) => match &self.guard {
-                Some(guard) if foreign(&guard) => {
-                    return Reply::Mismatch(guard.deployment.to_string());
-                }
-                Some(guard) if guard.run == *scene.run && guard.armed <= now => {}
-                _ => self.guard = Some(Guard::armed_in(0, scene, policy)),
-            },
-            (GuardOrder::Reconfigure, Some(policy)) => {
-                // Leases of either deployment must have run out.
-                let earlier = self.guard.take();
-                let longest = earlier
-                    .as_ref()
-                    .map_or(policy.max_ttl, |guard| guard.max_ttl);
-                let longest = longest.max(policy.max_ttl);
-                let mut guard = Guard::armed_in(quarantine(longest), scene, policy);
-                if let Some(earlier) = earlier {
-                    guard.floor = guard.floor.max(earlier.floor);
-                }
-                self.guard = Some(guard);
-            }
-        }
-        Reply::Guard(self.guard.as_ref().map(|guard| GuardView {
-            deployment: guard.deployment.to_string(),
-            quarantine: Duration::from_millis(match guard.run == *scene.run {
-                true => guard.armed.saturating_sub(now),
-                // It will find out with the next request.
-                false => quarantine(guard.max_ttl),
-            }),
-        }))
-    }
-
     fn inspect(&self, key: &Key, now: u64) -> Reply {
         self.holder(key, now).map_or(Reply::Missing, Reply::Holder)
     }
@@ -623,7 +421,7 @@ impl NodeState {
         self.keys.insert(key.clone(), stored);
     }
 
-    /// Forgets this key if its time is over. A key lives through its last
+    /// Forgets this key, and its queue, if their time is over. A key lives through its last
     /// millisecond, as in Redis, so a node never forgets a lease too early.
     pub fn sweep_key(&mut self, key: &Key, now: u64) {
         if self
@@ -633,12 +431,17 @@ impl NodeState {
         {
             self.keys.remove(key);
         }
+        let is_over = |queue: &Queue| !queue.is_there(now);
+        if self.queues.get(key).is_some_and(is_over) {
+            self.queues.remove(key);
+        }
     }
 
     /// Forgets every key whose time is over. No reply depends on it: it only
     /// frees the memory of locks that nobody asks for again.
     pub fn sweep(&mut self, now: u64) {
         self.keys.retain(|_, stored| stored.is_there(now));
+        self.queues.retain(|_, queue| queue.is_there(now));
     }
 
     /// Stores something as a stranger would, without a look at what was there.
@@ -717,42 +520,6 @@ impl NodeState {
     /// Whether no key is stored.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
-    }
-}
-
-impl Guard {
-    /// The guard of a server that has just found that it may have forgotten
-    /// something. What an earlier run knew of its deployment still counts.
-    fn quarantined(earlier: Option<Guard>, scene: &Scene<'_>, policy: &Policy) -> Self {
-        let (policy, floor) = match earlier {
-            None => (policy.clone(), Ballot::default()),
-            Some(guard) => {
-                let (deployment, max_ttl) = (guard.deployment, guard.max_ttl);
-                (
-                    Policy {
-                        deployment,
-                        max_ttl,
-                    },
-                    guard.floor,
-                )
-            }
-        };
-        let mut guard = Self::armed_in(quarantine(policy.max_ttl), scene, &policy);
-        guard.floor = guard.floor.max(floor);
-        guard
-    }
-
-    /// A guard that lets the server grant after so many milliseconds.
-    fn armed_in(quarantine: u64, scene: &Scene<'_>, policy: &Policy) -> Self {
-        let armed = scene.now + quarantine;
-        Self {
-            run: scene.run.clone(),
-            armed,
-            quarantine,
-            floor: Ballot::at(armed, 0),
-            max_ttl: policy.max_ttl,
-            deployment: policy.deployment.clone(),
-        }
     }
 }
 

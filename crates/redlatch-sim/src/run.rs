@@ -159,7 +159,10 @@ async fn play(setup: Setup) -> Outcome {
         violations.extend(checker.exclusion(!plan.forgets));
         violations.extend(checker.fences_grow());
     }
-    violations.extend(nothing_left(&left(&plan, &servers)));
+    violations.extend(nothing_left(&left(&plan, &servers, Moment::Given)));
+    // The leases have run out by then, and the queues that nobody asks for.
+    rest(QUEUES_KEPT + 2_000).await;
+    violations.extend(nothing_left(&left(&plan, &servers, Moment::RunOut)));
     beats.abort();
     let (hash, trace) = world.trace();
     let counts = std::mem::take(
@@ -225,7 +228,19 @@ async fn finish(tasks: Vec<JoinHandle<()>>) {
     }
 }
 
-fn left(plan: &Plan, servers: &[Arc<Server>]) -> Vec<(usize, String)> {
+/// How many milliseconds a node keeps a queue after the last ticket came.
+const QUEUES_KEPT: u64 = 60_000;
+
+/// When the nodes are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// Everything was given back.
+    Given,
+    /// What was not is over.
+    RunOut,
+}
+
+fn left(plan: &Plan, servers: &[Arc<Server>], moment: Moment) -> Vec<(usize, String)> {
     let keys: Vec<_> = (0..plan.names())
         .map(|lock| format!("redlatch:{}", plan.lock(lock)))
         .collect();
@@ -237,6 +252,7 @@ fn left(plan: &Plan, servers: &[Arc<Server>]) -> Vec<(usize, String)> {
     let all = servers.iter().flat_map(left);
     let plain = plan.lock(plan.locks);
     let counts = |key: &str| match (key.contains("queue"), key.ends_with(&plain)) {
+        _ if moment == Moment::RunOut => true,
         // Who takes a plain lock without waiting for it does not go by the queue, so a place that
         // nobody wants any more stays there for longer.
         (true, true) => false,

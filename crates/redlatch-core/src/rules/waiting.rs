@@ -1,0 +1,105 @@
+//! Those who wait: whose turn it is, and what the first has parked.
+
+use super::{NodeState, Scene};
+use crate::fence::Ballot;
+use crate::queue::{News, Parked, Queue, Ticket};
+use crate::request::{Key, Reply};
+use crate::token::Token;
+use crate::validity::Ttl;
+
+impl NodeState {
+    /// Keeps the request of one who is the first of those who wait.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
+    pub(super) fn park(
+        &mut self,
+        reply: &Reply,
+        key: &Key,
+        token: &Token,
+        ttl: Ttl,
+        ballot: Option<Ballot>,
+        ticket: Option<&Ticket>,
+        scene: &Scene<'_>,
+    ) {
+        if let Reply::Queued { first: true, .. } = reply
+            && let Some((ticket, number)) = ticket.and_then(|ticket| Some((ticket, ticket.parks?)))
+            && let Some(queue) = self.queues.get_mut(key)
+        {
+            queue.park(Parked {
+                ticket: ticket.name.clone(),
+                number,
+                token: token.clone(),
+                ttl,
+                ballot,
+                last: scene.line(key).parking_ends(),
+            });
+        }
+    }
+
+    /// A client that asks anew, or gives up, does not want any more what it had parked.
+    pub(super) fn withdraw(&mut self, key: &Key, token: &Token, ticket: Option<&Ticket>) {
+        let ticket = ticket.map(|ticket| &*ticket.name);
+        self.with_queue(key, |queue| queue.withdraw(ticket, token));
+    }
+
+    /// Grants the lock, which is given back, to the request that the first has
+    /// parked, by the rules for one that has just come. False when nobody has it
+    /// now, whatever is stored.
+    pub(super) fn hand_on(&mut self, key: &Key, by_plain: bool, scene: &Scene<'_>) -> bool {
+        let line = scene.line(key);
+        let Some(parked) = self.queues.get(key).and_then(|queue| queue.at_hand(&line)) else {
+            return false;
+        };
+        let parked = parked.clone();
+        if let Some(ballot) = parked.ballot {
+            let seen = self.weigh(key, ballot, scene);
+            let is_admitted = seen.is_ok_and(|seen| ballot > seen) && self.is_on_guard(scene);
+            // Who gives back a plain lock knows nothing of ballots.
+            if by_plain || !is_admitted {
+                return false;
+            }
+        }
+        // All is written before anything is said: a server that can't write must
+        // not have told anybody that it did.
+        self.with_queue(key, |queue| queue.withdraw(None, &parked.token));
+        if let Some(ballot) = parked.ballot {
+            self.raise(key, ballot);
+        }
+        self.store(key, &parked.token, parked.ttl, scene.now);
+        if !line.call(&parked.ticket, News::Granted(parked.number)) {
+            return false;
+        }
+        self.with_queue(key, |queue| {
+            queue.taken();
+            queue.leave(&parked.ticket, false, &line);
+        });
+        true
+    }
+
+    /// Whether the lock, which is free, is kept for somebody else.
+    pub(super) fn yields(&mut self, key: &Key, ticket: Option<&Ticket>, scene: &Scene<'_>) -> bool {
+        let line = scene.line(key);
+        self.with_queue(key, |queue| queue.is_turn_of_another(ticket, &line))
+            .unwrap_or(false)
+    }
+
+    pub(super) fn leave(&mut self, key: &Key, ticket: &str, scene: &Scene<'_>) {
+        let is_free = !self.keys.contains_key(key);
+        let line = scene.line(key);
+        self.with_queue(key, |queue| queue.leave(ticket, is_free, &line));
+    }
+
+    /// Does something with the queue for this lock, if there is one; one that
+    /// nobody stands in leaves nothing behind.
+    pub(super) fn with_queue<T>(
+        &mut self,
+        key: &Key,
+        act: impl FnOnce(&mut Queue) -> T,
+    ) -> Option<T> {
+        let queue = self.queues.get_mut(key)?;
+        let done = act(queue);
+        if queue.is_empty() {
+            self.queues.remove(key);
+        }
+        Some(done)
+    }
+}
