@@ -115,8 +115,8 @@ pub struct Parked {
 /// client whose clock is behind must not go before everybody else for ever.
 const LONGEST_AGE: u64 = 2000;
 
-/// How long a queue is kept after the last ticket came: those who wait ask again
-/// long before.
+/// How long a queue is kept at most after the last ticket came, and half of it at
+/// least: those who wait ask again long before.
 const KEPT_FOR: u64 = 60_000;
 
 impl Queue {
@@ -211,7 +211,9 @@ impl Queue {
     /// A place in the future was given before the clock was stepped back: all
     /// who come would go before it.
     pub(crate) fn join(&mut self, ticket: &Ticket, line: &Line<'_>) -> bool {
-        self.last = line.now.saturating_add(KEPT_FOR);
+        if !self.is_there(line.now + KEPT_FOR / 2) {
+            self.last = line.now + KEPT_FOR;
+        }
         let name = &ticket.name;
         let place = line.place(ticket);
         let mut noted = self.places.iter().filter(|(_, noted)| noted == name);

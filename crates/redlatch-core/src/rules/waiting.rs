@@ -65,14 +65,13 @@ impl NodeState {
             self.raise(key, ballot);
         }
         self.store(key, &parked.token, parked.ttl, scene.now);
-        if !line.call(&parked.ticket, News::Granted(parked.number)) {
-            return false;
-        }
+        // Before the one that is granted is called: a server writes first to the
+        // client that it has called last.
         self.with_queue(key, |queue| {
             queue.taken();
             queue.leave(&parked.ticket, false, &line);
         });
-        true
+        line.call(&parked.ticket, News::Granted(parked.number))
     }
 
     /// Whether the lock, which is free, is kept for somebody else.

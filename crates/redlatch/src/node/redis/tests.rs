@@ -404,6 +404,8 @@ impl<'a> Pair<'a> {
             let ballot = self.rules.ballot(slot);
             let ballot = ballot.map(|ballot| coarse(ballot, self.begin));
             prop_assert_eq!(stored, ballot);
+            let lives = self.server.command(&["PTTL", &queue_key(&key)]);
+            prop_assert!(lives.as_int() != -1, "a queue that never runs out");
             let stored = stored_queue(self.server, &key, self.begin);
             let queue = self.rules.queue(&key).cloned().unwrap_or_default();
             let places = queue

@@ -26,62 +26,63 @@
 -- with the longest; or what the others return.
 
 local ticket, since = ARGV[7], ARGV[8]
-local waited_for, _, _, parked = first()
+local waited_for, place, kept, parked = first()
 if parked and ARGV[5] == '' then
     parked = withdraw(parked, ticket, ARGV[3])
 end
 local forced = ARGV[5] ~= '' and
     tonumber(call('HGET', KEYS[3], 'f' .. ARGV[1]) or 0) > tonumber(ARGV[5])
-if ballot > seen and not forced then
-    -- A lease that joins again asks nobody: it was its turn all the time.
-    if waited_for and waited_for ~= ticket and ARGV[5] == '' and
-        call('PTTL', KEYS[1]) == -2 and yields(ticket, since, tonumber(ARGV[6])) then
-        if ticket == '' then
-            return 'KEPT'
-        end
-        return { 'QUEUED', join(ticket, since) }
-    end
-    if call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
-        if KEYS[3] then
-            call('HSET', KEYS[3], ARGV[1], ARGV[2])
-        end
-        if waited_for then
-            granted(ticket)
-        end
-        return 'GRANTED'
-    end
-end
-
 -- pcall: a key of another type is a stranger's. Any other error is one.
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
     return value
 end
-if value == ARGV[3] then
+
+if not value then
+    if forced then
+        return 'FORCED'
+    elseif ballot <= seen then
+        return { 'LOW', seen, now }
+    end
+    -- A lease that joins again asks nobody: it was its turn all the time.
+    if waited_for and waited_for ~= ticket and ARGV[5] == '' and
+        yields(ticket, since, tonumber(ARGV[6])) then
+        if ticket == '' then
+            return 'KEPT'
+        end
+        return { 'QUEUED', join(ticket, since, first()) }
+    end
+    call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
+    if KEYS[3] then
+        call('HSET', KEYS[3], ARGV[1], ARGV[2])
+    end
+    if waited_for then
+        granted(ticket)
+    end
+    return 'GRANTED'
+elseif value == ARGV[3] then
     -- A resend, or proposed again with a higher ballot. The lease is not
     -- lengthened: its holder counts from the first request.
     if KEYS[3] and ballot > slot_ballot then
         call('HSET', KEYS[3], ARGV[1], ARGV[2])
     end
     return 'GRANTED'
-elseif value then
-    if type(value) == 'table' then
-        value = false
-    end
-    local left = call('PTTL', KEYS[1])
-    if ticket ~= '' then
-        -- Whoever took it may know nothing of the queue: then the first has not
-        -- let its turn pass.
-        call('ZREM', KEYS[2], '')
-        local is_first = join(ticket, since)
-        if is_first == 1 and ARGV[9] ~= '' and ballot > seen then
-            park(parked, ticket, KEYS[3] and ARGV[2] or '0')
-        end
-        return { 'QUEUED', is_first, value, left, slot_ballot }
-    end
-    return { 'HELD', value, left, slot_ballot }
-elseif forced then
-    return 'FORCED'
-else
-    return { 'LOW', seen, now }
 end
+
+if type(value) == 'table' then
+    value = false
+end
+local left = call('PTTL', KEYS[1])
+if ticket == '' then
+    return { 'HELD', value, left, slot_ballot }
+end
+-- Whoever took it may know nothing of the queue: then the first has not let its
+-- turn pass.
+if kept then
+    call('ZREM', KEYS[2], '')
+end
+local is_first = join(ticket, since, waited_for, place)
+if is_first == 1 and ARGV[9] ~= '' and ballot > seen then
+    park(parked, ticket, KEYS[3] and ARGV[2] or '0')
+end
+return { 'QUEUED', is_first, value, left, slot_ballot }

@@ -26,7 +26,7 @@ end
 
 -- Grants the lock to the request that the first has parked, by the rules for
 -- one that has just come.
-local function hand_on(first_ticket, parked)
+local function hand_on(first_ticket, place, parked, second)
     local ticket, token, last, ballot, ttl, number = parts(parked)
     -- One too far away was parked before this server's clock was stepped back.
     if ticket ~= first_ticket or clock() > last or last > clock() + math.floor(ARGV[1] / 4) or
@@ -35,20 +35,22 @@ local function hand_on(first_ticket, parked)
     end
     -- Said last: a server that refuses to write (it has no memory or no replica
     -- left, or is one) ends the script here, and nobody must have heard of it.
-    call('ZREM', KEYS[2], parked)
+    call('ZREM', KEYS[2], parked, ticket, '')
     if ballot ~= '0' then
         call('HSET', KEYS[3], ARGV[4], ballot)
     end
     call('SET', KEYS[1], token, 'PX', ttl)
-    if (publish(ticket, 'G' .. number .. ' ') or 0) == 0 then
-        return false
+    -- A server writes first to the client that it has called last. It is the one
+    -- who has the lock now that everybody waits for.
+    call_first('F', second)
+    local heard = publish(ticket, 'G' .. number .. ' ')
+    if not heard then
+        call('ZADD', KEYS[2], string.format('%.0f', place), ticket)
     end
-    call('ZREM', KEYS[2], ticket, '')
-    call_first('F')
-    return true
+    return heard and heard > 0
 end
 
-local waited_for, _, _, parked = first()
+local waited_for, place, _, parked, second = first()
 if parked then
     parked = withdraw(parked, ARGV[3], ARGV[2])
 end
@@ -61,12 +63,12 @@ if waited_for and ARGV[3] ~= '' then
         else
             call_first('F')
         end
-        waited_for = first()
     end
+    waited_for, place, _, _, second = first()
 end
 
 if value == ARGV[2] then
-    if parked and hand_on(waited_for, parked) then
+    if parked and hand_on(waited_for, place, parked, second) then
         return 'RELEASED'
     end
     -- Called before the key is gone, so that the first hears it before it is

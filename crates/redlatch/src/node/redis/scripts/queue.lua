@@ -11,10 +11,14 @@
 -- Goes on with functions. The queue never grants anything: it only makes a
 -- request wait that comes out of turn. PUBLISH says how many have heard it, so
 -- a client that is gone is found out when it is called.
+--
+-- Numbers that are given to commands are written as text: Redis turns each one
+-- into text by way of a double otherwise, which takes longer than most commands.
 
--- The first, its place, until when the lock is kept for it, and what is parked.
+-- The first, its place, until when the lock is kept for it, what is parked, and
+-- who comes after the first, if that is known.
 local function first()
-    local rows = call('ZRANGE', KEYS[2], 0, 2, 'WITHSCORES')
+    local rows = call('ZRANGE', KEYS[2], '0', '2', 'WITHSCORES')
     local at, parked, kept = 1, nil, nil
     if rows[2] == '-inf' then
         at, parked = 3, rows[1]
@@ -22,7 +26,7 @@ local function first()
     if rows[at] == '' then
         at, kept = at + 2, -rows[at + 1]
     end
-    return rows[at], tonumber(rows[at + 1]), kept, parked
+    return rows[at], tonumber(rows[at + 1]), kept, parked, rows[at + 2]
 end
 
 -- A parked request: its ticket and its token; the last millisecond at which it
@@ -57,6 +61,11 @@ local function hears(ticket, news)
     return publish(ticket, news) ~= 0
 end
 
+-- Keeps the free lock for the first, up to this millisecond.
+local function keep(last)
+    call('ZADD', KEYS[2], string.format('-%.0f', last), '')
+end
+
 -- Calls the first one that hears it, who may be known; those before it are
 -- gone. 'T': the lock is free, and it is its turn. 'F': it is the first now.
 local function call_first(news, known)
@@ -75,7 +84,7 @@ end
 -- turn of so many milliseconds.
 local function freed(now, turn, known)
     if call_first('T', known) then
-        call('ZADD', KEYS[2], -(now + turn), '')
+        keep(now + turn)
     end
 end
 

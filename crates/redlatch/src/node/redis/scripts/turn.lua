@@ -1,6 +1,6 @@
 -- Whether a lock that is free may be taken, and a place for who may not.
 --
--- Runs after queue.lua. Needs: now, time.
+-- Runs after quick.lua and queue.lua. Needs: now, time, queue_left.
 --   ticket  that of the client that asks; '' when it won't wait
 --   since   since when it has waited, or '' when this server's clock says it better
 
@@ -29,7 +29,7 @@ local function yields(ticket, since, turn)
             return true
         end
         if not kept and hears(head, 'T') then
-            call('ZADD', KEYS[2], -(now + turn), '')
+            keep(now + turn)
             return true
         end
         kept = nil
@@ -40,13 +40,20 @@ local function yields(ticket, since, turn)
     return false
 end
 
--- Notes that the client waits. Says 1 when it is the first, else 0.
-local function join(ticket, since)
+-- Notes that the client waits. Says 1 when it is the first, else 0. The head is
+-- who was the first until now, at its place.
+local function join(ticket, since, head, head_place)
+    local place = place_of(since)
     -- LT: it keeps its place, unless that is in the future, because this server's
     -- clock was stepped back: all who come would go before it.
-    call('ZADD', KEYS[2], 'LT', place_of(since), ticket)
+    call('ZADD', KEYS[2], 'LT', string.format('%.0f', place), ticket)
     -- Those who wait ask again every few seconds.
-    call('PEXPIRE', KEYS[2], 60000)
+    if queue_left < 30000 or not head then
+        call('PEXPIRE', KEYS[2], '60000')
+    end
+    if head and head ~= ticket and place > head_place then
+        return 0
+    end
     return first() == ticket and 1 or 0
 end
 
