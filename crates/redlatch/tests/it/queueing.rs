@@ -392,6 +392,26 @@ async fn one_who_may_not_call_anybody_takes_nobodys_place() {
 }
 
 #[tokio::test]
+async fn a_place_that_was_taken_and_given_back_runs_out() {
+    let server = RedisServer::start();
+    let proxy = server.proxy();
+    let poor = as_user(&server, "resetchannels").await;
+    let first = patient([proxy.url()]).build().await.unwrap();
+    let guard = poor.mutex("job").lock().await.unwrap();
+    let waiter = queued(&first, &server).await;
+    eventually("its request is parked", || server.is_parked("job")).await;
+    // Whatever becomes of its place now, it did not do it.
+    proxy.hold();
+    guard.release().await.unwrap();
+    assert_eq!(server.get(KEY), None, "who is granted must hear of it");
+    assert_eq!(server.queue("job").len(), 1);
+    let lives = server.command(&["PTTL", "redlatch:__queue:redlatch:job"]);
+    assert!(lives.as_int() > 0, "{lives:?}");
+    proxy.heal();
+    called(waiter).await.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn one_who_can_not_be_called_does_not_storm_a_lock_that_is_kept() {
     let server = RedisServer::start();
     let proxy = server.proxy();

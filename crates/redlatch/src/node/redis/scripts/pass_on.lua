@@ -45,7 +45,9 @@ local function hand_on(first_ticket, place, parked, second)
     call_first('F', second)
     local heard = publish(ticket, 'G' .. number .. ' ')
     if not heard then
+        -- Who gives it back may call nobody.
         call('ZADD', KEYS[2], string.format('%.0f', place), ticket)
+        call('PEXPIRE', KEYS[2], '60000')
     end
     return heard and heard > 0
 end
