@@ -218,7 +218,7 @@ impl Server {
                 state.scripts.insert(redis_hash(&script), script.clone());
                 self.script(state, &script, &words[2..], now, pushes)
             }
-            (b"GET", _) => {
+            (b"PTTL", _) => {
                 let caching = state.connections.get_mut(&id);
                 if caching.is_some_and(|connection| std::mem::take(&mut connection.caching)) {
                     state
@@ -232,8 +232,13 @@ impl Server {
                     Memory::Rules(rules) => {
                         let key = Key::new(text(1));
                         rules.sweep_key(&key, now.millis());
-                        let value = rules.get(&key).and_then(|stored| stored.value.clone());
-                        value.map_or(Value::Nil, Value::Text)
+                        Value::Int(
+                            match rules.get(&key).map(|stored| stored.last_millisecond) {
+                                None => -2,
+                                Some(None) => -1,
+                                Some(Some(last)) => (last - now.millis()) as i64,
+                            },
+                        )
                     }
                 }
             }

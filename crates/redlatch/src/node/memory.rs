@@ -156,18 +156,21 @@ impl Node for MemoryNode {
             let now = node.now();
             let mut state = node.lock();
             state.node.sweep_key(&key, now);
-            let present = state.node.get(&key).is_some();
+            let remaining = state.node.get(&key).map(|stored| {
+                let last = stored.last_millisecond;
+                last.map_or(Duration::MAX, |last| Duration::from_millis(last - now))
+            });
             // It does not tell of an expiry; that is what the lease's end is for.
             let client = node.charter.as_ref().map(|charter| &charter.client);
             let told = client.is_some();
-            if let Some(client) = client.filter(|_| present) {
+            if let Some(client) = client.filter(|_| remaining.is_some()) {
                 state
                     .watchers
                     .entry(key)
                     .or_default()
                     .insert(client.clone());
             }
-            Ok(Watched { present, told })
+            Ok(Watched { remaining, told })
         })
     }
 

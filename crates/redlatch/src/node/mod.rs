@@ -82,7 +82,7 @@ pub trait Node: Send + Sync + 'static {
         None
     }
 
-    /// Looks whether `key` is there, and arranges that those who
+    /// Looks how much longer `key` is there, and arranges that those who
     /// [listen](Node::listen) are told, once, when something happens to it.
     /// Gives up after `limit`.
     ///
@@ -90,9 +90,13 @@ pub trait Node: Send + Sync + 'static {
     fn watch(&self, key: Key, limit: Duration) -> Watching {
         let inspected = self.call(Request::Inspect { key }, limit);
         Box::pin(async move {
-            let present = inspected.await? != Reply::Missing;
+            let remaining = match inspected.await? {
+                Reply::Missing => None,
+                Reply::Holder(holder) => Some(holder.remaining.unwrap_or(Duration::MAX)),
+                _ => Some(Duration::MAX),
+            };
             let told = false;
-            Ok(Watched { present, told })
+            Ok(Watched { remaining, told })
         })
     }
 
@@ -171,14 +175,15 @@ pub type Call = Pin<Box<dyn Future<Output = Result<Reply, NodeError>> + Send>>;
 /// A node's answers to come.
 pub type CallAll = Pin<Box<dyn Future<Output = Vec<Result<Reply, NodeError>>> + Send>>;
 
-/// Whether a key is there, to come.
+/// How much longer a key is there, to come.
 pub type Watching = Pin<Box<dyn Future<Output = Result<Watched, NodeError>> + Send>>;
 
-/// Whether a key is there, and whether we are told when that changes.
+/// How much longer a key is there, and whether we are told when that changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// Whether it is there.
-    pub present: bool,
+    /// How much longer it is there unless something happens to it:
+    /// [`Duration::MAX`] when it never expires, and nothing when it is not there.
+    pub remaining: Option<Duration>,
     /// Whether those who listen are told when something happens to it.
     pub told: bool,
 }

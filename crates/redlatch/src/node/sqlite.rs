@@ -195,10 +195,10 @@ impl Node for SqliteNode {
         let lives = self.run(limit, move |store, deadline| store.lives(&[key], deadline));
         let wakes = self.wakes.clone();
         Box::pin(async move {
-            let present = lives.await?.iter().all(Option::is_some);
+            let remaining = lives.await?.pop().flatten();
             // Now that the file is there for sure.
             wakes.asked.notify_one();
-            Ok(Watched { present, told })
+            Ok(Watched { remaining, told })
         })
     }
 

@@ -36,6 +36,12 @@ const BEHIND: Backoff = Backoff {
 /// Beyond a lease's end on the node, which ends a little later than it says.
 const GRACE: Duration = Duration::from_millis(3);
 
+/// When a lease of which so much is left has run out on the node; nothing when it
+/// never does.
+fn end_of(remaining: Duration) -> Option<Instant> {
+    Instant::now().checked_add(remaining.saturating_add(GRACE))
+}
+
 /// How many looks in a row are done at once, and how often one is done after
 /// them: a server whose tracking table is full tells of changes that were none.
 const LOOKS: u32 = 8;
@@ -100,9 +106,11 @@ enum Known {
 
 impl Known {
     /// What is known by the answer to a look.
-    fn by(answer: Result<Watched, NodeError>) -> Self {
+    fn by(answer: &Result<Watched, NodeError>) -> Self {
         match answer {
-            Ok(Watched { present: false, .. }) => Self::Absent,
+            Ok(Watched {
+                remaining: None, ..
+            }) => Self::Absent,
             Ok(Watched { told: true, .. }) => Self::Told,
             Ok(Watched { told: false, .. }) | Err(_) => Self::Untold,
         }
@@ -156,7 +164,7 @@ impl<'a> Watch<'a> {
             };
             remaining = remaining.max(holder.as_ref().and_then(|holder| holder.remaining));
         }
-        self.lease_end = remaining.map(|left| Instant::now() + left + GRACE);
+        self.lease_end = remaining.and_then(end_of);
         let turn = self.driver.turn();
         let turn_end = || Instant::now() + turn + turn.mul_f64(random::fraction() / 2.0);
         self.turn_end = refusals.iter().any(|refusal| refusal.kept).then(turn_end);
@@ -206,10 +214,12 @@ impl<'a> Watch<'a> {
                 Some((node, number, answer)) = answers.next() => {
                     // Something may have happened since: then it is asked again.
                     if self.nodes[node] == Known::Asked(number) {
-                        self.nodes[node] = Known::by(answer);
+                        self.nodes[node] = Known::by(&answer);
                         if self.is_absent() {
                             return Event::WorthTrying;
                         }
+                        let remaining = answer.ok().and_then(|watched| watched.remaining);
+                        self.lease_end = self.lease_end.max(remaining.and_then(end_of));
                     }
                 }
                 () = sleep_until(trust.unwrap_or(begin)), if trust.is_some() => {

@@ -191,8 +191,8 @@ impl Node for Link {
                 let told = live.server.tells;
                 let sent = wire::look(&mut live.connection, &key, told);
                 if let Some(result) = turn.judge(live.number, sent).await {
-                    let present = result?;
-                    return Ok(Watched { present, told });
+                    let remaining = result?;
+                    return Ok(Watched { remaining, told });
                 }
                 turn.spend(live);
             }

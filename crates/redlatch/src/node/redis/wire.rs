@@ -1,6 +1,6 @@
 //! Sends requests over a connection, and reads the replies.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use redis::aio::ConnectionLike;
 use redis::{ErrorKind, RedisError, Value, cmd};
@@ -78,21 +78,21 @@ pub(super) async fn send<C: ConnectionLike>(
     }
 }
 
-/// Looks whether a key is there; with `tell`, the server will tell this
-/// connection once when something happens to it.
+/// Looks how much longer a key is there, as [`Watched::remaining`] says it; with
+/// `tell`, the server will tell this connection once when something happens to it.
 ///
-/// Read by GET and never by a script, because then the server would tell of
+/// Read by PTTL and never by a script, because then the server would tell of
 /// every key that the script declares, the fences of all locks among them.
 pub(super) async fn look<C: ConnectionLike>(
     connection: &mut C,
     key: &Key,
     tell: bool,
-) -> Result<bool, Trouble> {
+) -> Result<Option<Duration>, Trouble> {
     let mut pipeline = redis::pipe();
     if tell {
         pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
     }
-    pipeline.cmd("GET").arg(key.as_str());
+    pipeline.cmd("PTTL").arg(key.as_str());
     let values: Vec<Result<Value, RedisError>> = pipeline
         .ignore_errors()
         .query_async(connection)
@@ -104,11 +104,13 @@ pub(super) async fn look<C: ConnectionLike>(
         return Err(trouble(error));
     }
     match values.next_back() {
-        Some(Ok(value)) => Ok(value != Value::Nil),
-        // A key of another type is there too.
-        Some(Err(error)) if error.code() == Some("WRONGTYPE") => Ok(true),
+        Some(Ok(Value::Int(-2))) => Ok(None),
+        Some(Ok(Value::Int(left))) => Ok(Some(
+            u64::try_from(left).map_or(Duration::MAX, Duration::from_millis),
+        )),
         Some(Err(error)) => Err(trouble(error)),
-        None => Ok(true),
+        // Whatever it may be, it is there.
+        Some(Ok(_)) | None => Ok(Some(Duration::MAX)),
     }
 }
 
