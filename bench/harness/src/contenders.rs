@@ -1,7 +1,10 @@
 //! Who takes part, and what each of them can do.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::limited;
 
 /// One way to lock, in a program of its own.
 #[derive(Debug)]
@@ -183,13 +186,14 @@ pub(crate) fn repository() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_owned()
 }
 
+/// How long it may take to build a contender with all that it needs, downloads included.
+const PREPARE_LIMIT: Duration = Duration::from_secs(900);
+
 /// Builds what is needed for a language. The error says what is missing.
 pub(crate) fn prepare(contender: &Contender) -> Result<(), String> {
     if contender.name == REDIS_BENCHMARK {
-        let version = Command::new(REDIS_BENCHMARK).arg("--version").output();
-        return version
-            .map(drop)
-            .map_err(|error| format!("{REDIS_BENCHMARK}: {error}"));
+        let mut version = Command::new(REDIS_BENCHMARK);
+        return limited::output(version.arg("--version"), PREPARE_LIMIT).map(drop);
     }
     let program = contender.directory().join("prepare");
     if !program.exists() {
@@ -198,15 +202,13 @@ pub(crate) fn prepare(contender: &Contender) -> Result<(), String> {
             contender.language
         ));
     }
-    let mut prepare = Command::new(&program);
-    prepare.stdin(Stdio::null()).stdout(Stdio::null());
-    let output = prepare.output().map_err(|error| error.to_string())?;
+    let output = limited::output(&mut Command::new(&program), PREPARE_LIMIT)?;
     if output.status.success() {
         return Ok(());
     }
-    let words = String::from_utf8_lossy(&output.stderr);
-    let last = words.lines().rev().find(|line| !line.trim().is_empty());
-    Err(last.unwrap_or("it could not be prepared").trim().to_owned())
+    let words = output.stderr.lines().rev();
+    let last = words.map(str::trim).find(|line| !line.is_empty());
+    Err(last.unwrap_or("it could not be prepared").to_owned())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::contenders::Contender;
+use crate::contenders::{self, Contender};
 
 /// What a reader needs to know about figures: names and values.
 pub(crate) fn describe(contenders: &[&Contender]) -> Vec<(String, String)> {
@@ -11,6 +11,8 @@ pub(crate) fn describe(contenders: &[&Contender]) -> Vec<(String, String)> {
     let mut add = |name: &str, value: Option<String>| {
         setting.extend(value.map(|value| (name.to_owned(), value)));
     };
+    add("Date", Some(date("%Y-%m-%d")));
+    add("redlatch", Some(redlatch()));
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let processor = field("/proc/cpuinfo", "model name").unwrap_or("unknown".to_owned());
     let virtual_machine = fs::read_to_string("/proc/cpuinfo")
@@ -65,6 +67,26 @@ pub(crate) fn describe(contenders: &[&Contender]) -> Vec<(String, String)> {
         (!versions.is_empty()).then(|| versions.join(", ")),
     );
     setting
+}
+
+/// Which redlatch it is: a version alone says little between two of them.
+fn redlatch() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let repository = contenders::repository();
+    let commit = ["-C", &repository.to_string_lossy(), "describe", "--always"];
+    let git = Command::new("git").args(commit).output().ok();
+    let commit = git.filter(|git| git.status.success());
+    let commit = commit.map(|git| String::from_utf8_lossy(&git.stdout).trim().to_owned());
+    match commit {
+        Some(commit) => format!("{version}, commit {commit}"),
+        None => version.to_owned(),
+    }
+}
+
+/// Today or now, in UTC, as `date` writes it.
+pub(crate) fn date(format: &str) -> String {
+    let date = output("date", &["-u", &format!("+{format}")]);
+    date.unwrap_or_else(|| std::process::id().to_string())
 }
 
 /// The first line that a program says about itself.

@@ -67,6 +67,9 @@ pub(crate) mod figure {
     pub(crate) const CLIENT_RENEWAL: &str = "client_cpu_us_per_renewal";
     pub(crate) const SERVER_RENEWAL: &str = "server_cpu_us_per_renewal";
 
+    /// Until all was started and ready, in seconds: nothing that is compared.
+    pub(crate) const STARTING: &str = "starting_s";
+
     /// All of them, for reading what was written.
     pub(crate) const ALL: &[&str] = &[
         RATE,
@@ -96,6 +99,7 @@ pub(crate) mod figure {
         RENEWALS,
         CLIENT_RENEWAL,
         SERVER_RENEWAL,
+        STARTING,
     ];
 }
 
@@ -143,7 +147,7 @@ mod tests {
         let line = "--quick --seconds 0.2".split(' ').map(str::to_owned);
         let settings = Settings::parse(line).expect("it is right");
         let mut seen = Vec::new();
-        for mut case in plan::cases(&settings) {
+        for mut case in plan::cases(&settings.scope) {
             // Ends by what was done, not by the time it took.
             if let Action::Cycles(cycles) = &mut case.action {
                 cycles.cycles = Some(200);
@@ -159,7 +163,8 @@ mod tests {
                     continue;
                 }
                 let figures = run(&case, contender);
-                let figures = figures.unwrap_or_else(|error| panic!("{}: {error}", case.id));
+                let figures =
+                    figures.unwrap_or_else(|error| panic!("{name} in {}: {error}", case.id));
                 let sane = |value: &f64| value.is_finite() && *value >= 0.0;
                 assert!(figures.values().all(sane), "{}: {figures:?}", case.id);
                 let expected: &[_] = match case.workload {
@@ -189,7 +194,7 @@ mod tests {
     fn what_a_contender_complains_of_is_told() {
         let line = ["--quick".to_owned()];
         let settings = Settings::parse(line).expect("it is right");
-        let case = plan::cases(&settings).swap_remove(0);
+        let case = plan::cases(&settings.scope).swap_remove(0);
         let raw = contenders::find("raw").expect("it is in the table");
         contenders::prepare(raw).expect("it can be built");
         let nobody = Contender {

@@ -1,7 +1,7 @@
 //! The workloads, as data.
 
 use crate::contenders::{self, Contender, FLOOR, REDIS_BENCHMARK};
-use crate::settings::Settings;
+use crate::settings::Scope;
 
 /// One row of figures: the same thing done by each contender.
 #[derive(Clone, Debug)]
@@ -132,8 +132,8 @@ impl Case {
 const MOST_PROCESSES: usize = 200;
 
 /// The contenders that were chosen, in the order of the tables.
-pub(crate) fn chosen(settings: &Settings) -> Vec<&'static Contender> {
-    let chosen = |contender: &&Contender| match &settings.contenders {
+pub(crate) fn chosen(scope: &Scope) -> Vec<&'static Contender> {
+    let chosen = |contender: &&Contender| match &scope.contenders {
         None => true,
         Some(names) => names.iter().any(|name| name == contender.name),
     };
@@ -141,10 +141,10 @@ pub(crate) fn chosen(settings: &Settings) -> Vec<&'static Contender> {
 }
 
 /// All that is to be measured.
-pub(crate) fn cases(settings: &Settings) -> Vec<Case> {
+pub(crate) fn cases(scope: &Scope) -> Vec<Case> {
     let mut cases = Vec::new();
-    let long = settings.seconds;
-    let short = settings.seconds / 2.0;
+    let long = scope.seconds;
+    let short = scope.seconds / 2.0;
 
     for (id, label, condition) in [
         ("as-is", "as it is", Condition::Usual),
@@ -207,13 +207,13 @@ pub(crate) fn cases(settings: &Settings) -> Vec<Case> {
     }
 
     let idle = Action::Idle {
-        waiters: settings.size(200, 50),
+        waiters: scope.size(200, 50),
         seconds: long * 2.0,
     };
     let crash = Action::Crash { ttl_ms: 2000 };
     let leases = Action::Leases {
-        count: settings.size(100_000, 2_000),
-        ttl_ms: settings.size(10_000, 3_000) as u64,
+        count: scope.size(100_000, 2_000),
+        ttl_ms: scope.size(10_000, 3_000) as u64,
     };
     for (workload, id, who, action) in [
         (5, "idle", Who::Locks, idle),
@@ -243,17 +243,17 @@ pub(crate) fn cases(settings: &Settings) -> Vec<Case> {
         });
     }
 
-    growth(settings, short, &mut cases);
+    growth(scope, short, &mut cases);
     for case in &mut cases {
-        case.rounds = case.rounds.min(settings.rounds);
+        case.rounds = case.rounds.min(scope.rounds);
     }
-    cases.retain(|case| settings.wants(case.workload));
+    cases.retain(|case| scope.wants(case.workload));
     cases
 }
 
 /// How things grow with names, waiters and nodes.
-fn growth(settings: &Settings, short: f64, cases: &mut Vec<Case>) {
-    let most = settings.size(1_000_000, 10_000);
+fn growth(scope: &Scope, short: f64, cases: &mut Vec<Case>) {
+    let most = scope.size(1_000_000, 10_000);
     for names in [1, 64, 1_000, 10_000, 100_000, 1_000_000] {
         if names > most {
             break;

@@ -15,7 +15,7 @@ use crate::contenders::Contender;
 /// of them than cores.
 const START_LIMIT: Duration = Duration::from_secs(120);
 
-/// How long it may take to end by itself.
+/// How long all of a run may take to end by themselves.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// What a process is to do. `bench/README.md` says what the fields mean.
@@ -128,11 +128,21 @@ impl Process {
     }
 
     /// Returns when all of them are ready.
-    pub(crate) fn all_ready(processes: &[Self]) -> Result<(), String> {
-        for process in processes {
-            process.hear("ready", START_LIMIT)?;
-        }
-        Ok(())
+    pub(crate) fn all_ready<'a>(
+        processes: impl IntoIterator<Item = &'a Self>,
+    ) -> Result<(), String> {
+        Self::hear_all(processes, "ready", START_LIMIT).map(drop)
+    }
+
+    /// Waits for an event of each of them; the limit is for all together.
+    pub(crate) fn hear_all<'a>(
+        processes: impl IntoIterator<Item = &'a Self>,
+        event: &str,
+        limit: Duration,
+    ) -> Result<Vec<Value>, String> {
+        let deadline = Instant::now() + limit;
+        let hear = |process: &Self| process.hear_until(event, limit, deadline);
+        processes.into_iter().map(hear).collect()
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -148,7 +158,10 @@ impl Process {
 
     /// Waits for an event. The error says what came instead.
     pub(crate) fn hear(&self, event: &str, limit: Duration) -> Result<Value, String> {
-        let deadline = Instant::now() + limit;
+        self.hear_until(event, limit, Instant::now() + limit)
+    }
+
+    fn hear_until(&self, event: &str, limit: Duration, deadline: Instant) -> Result<Value, String> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
@@ -191,12 +204,16 @@ impl Process {
         let _ = self.child.kill();
     }
 
-    /// Lets it end by itself, so that it gives back what it has.
-    pub(crate) fn end(mut self) {
-        self.stdin = None;
+    /// Lets them end by themselves, so that they give back what they have.
+    pub(crate) fn end_all(mut processes: Vec<Self>) {
+        for process in &mut processes {
+            process.stdin = None;
+        }
         let deadline = Instant::now() + END_LIMIT;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(2));
+        for process in &mut processes {
+            while matches!(process.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(2));
+            }
         }
     }
 }

@@ -50,10 +50,9 @@ impl Progress {
         self.say(what, "\n");
     }
 
-    pub(crate) fn finish(&self) -> Duration {
+    pub(crate) fn finish(&self) {
         let took = self.begin.elapsed();
         self.note(&format!("measured in {}", minutes(took)));
-        took
     }
 
     fn say(&self, line: &str, end: &str) {

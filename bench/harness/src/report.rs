@@ -13,6 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::measure::figure;
+use crate::progress::minutes;
 use crate::results::Results;
 
 /// Writes the page and its plots into a directory, and leaves alone what was
@@ -47,6 +48,9 @@ fn generated(results: &Results) -> String {
     for (name, value) in &results.setting {
         text += &format!("| {name} | {value} |\n");
     }
+    for (name, value) in method(results) {
+        text += &format!("| {name} | {value} |\n");
+    }
     for (name, why) in &results.left_out {
         text += &format!("| Left out | {name}: {why} |\n");
     }
@@ -57,6 +61,28 @@ fn generated(results: &Results) -> String {
     }
     text += &failures(results);
     text
+}
+
+/// How it was measured; files from before it was kept say so themselves.
+fn method(results: &Results) -> Vec<(&str, String)> {
+    let Some(scope) = &results.scope else {
+        return Vec::new();
+    };
+    let mut rows = vec![
+        ("Measured in", minutes(results.took())),
+        (
+            "Method",
+            format!(
+                "{} round(s) in which contenders take turns, {} s for the longest measurements of cycles",
+                scope.rounds, scope.seconds
+            ),
+        ),
+    ];
+    if !results.complete {
+        let part = "this run was cut off, and is not all here: `bench/run --continue`";
+        rows.push(("**Not complete**", part.to_owned()));
+    }
+    rows
 }
 
 /// What could not be measured, and what went wrong on the way.

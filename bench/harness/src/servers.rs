@@ -1,7 +1,7 @@
 //! The Redis servers of one run: fresh ones each time.
 
 use std::cell::Cell;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redlatch::Redlatch;
 use redlatch_testkit::{Fleet, Proxy};
@@ -19,6 +19,8 @@ pub(crate) struct Servers {
     proxy: Option<Proxy>,
     /// How often the servers were asked for their work.
     questions: Cell<u64>,
+    /// When they were begun to be started.
+    begin: Instant,
 }
 
 /// What servers have done so far.
@@ -53,6 +55,7 @@ impl Work {
 impl Servers {
     /// Starts them, ready to grant locks.
     pub(crate) fn start(count: usize, condition: Condition) -> Result<Self, String> {
+        let begin = Instant::now();
         let fleet = Fleet::start(count);
         if count > 1 {
             arm(&fleet.urls())?;
@@ -66,7 +69,13 @@ impl Servers {
             fleet,
             proxy,
             questions: Cell::new(0),
+            begin,
         })
+    }
+
+    /// How long ago they were started, in seconds.
+    pub(crate) fn age(&self) -> f64 {
+        self.begin.elapsed().as_secs_f64()
     }
 
     /// Where contenders find them.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
+
 use crate::contenders;
 
 pub(crate) const USAGE: &str = "\
@@ -13,7 +15,10 @@ usage: bench/run [OPTION]...
   --contenders LIST    only these, such as redlatch-plain,raw,redsync
   --rounds N           how often everything is measured (3)
   --seconds S          how long the longest measurements take, others in proportion (1.5)
-  --json FILE          writes all figures there, too
+  --json FILE          where all figures are written, after each measurement: else a
+                       new file in bench/out
+  --continue FILE      goes on with a run that was cut off: what FILE has is not measured
+                       again, what failed is
   --from FILE          measures nothing, and writes the page of such a file
   --docs DIRECTORY     where performance.md and images/ are written: docs after a
                        full run, else bench/out
@@ -24,56 +29,77 @@ The workloads: 1 latency, 2 throughput, 3 the same over 5 nodes, 4 one hot name,
 /// How a run was asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
+    pub(crate) scope: Scope,
+    pub(crate) json: Option<PathBuf>,
+    pub(crate) resume: Option<PathBuf>,
+    pub(crate) from: Option<PathBuf>,
+    pub(crate) docs: Option<PathBuf>,
+}
+
+/// What is to be measured, and how thoroughly. It is kept with the figures.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Scope {
     pub(crate) quick: bool,
     pub(crate) only: Option<Vec<u8>>,
     pub(crate) contenders: Option<Vec<String>>,
     pub(crate) rounds: usize,
     pub(crate) seconds: f64,
-    pub(crate) json: Option<PathBuf>,
-    pub(crate) from: Option<PathBuf>,
-    docs: Option<PathBuf>,
 }
 
 impl Settings {
     /// Reads the arguments. The error says which is wrong, and why.
     pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let mut settings = Self {
-            quick: false,
-            only: None,
-            contenders: None,
-            rounds: 0,
-            seconds: 0.0,
+            scope: Scope {
+                quick: false,
+                only: None,
+                contenders: None,
+                rounds: 0,
+                seconds: 0.0,
+            },
             json: None,
+            resume: None,
             from: None,
             docs: None,
         };
+        // All but where the page goes.
+        let mut measuring = Vec::new();
+        let scope = &mut settings.scope;
         let mut arguments = arguments.into_iter();
         while let Some(option) = arguments.next() {
-            if option == "--quick" {
-                settings.quick = true;
-                continue;
-            }
             let mut value = || arguments.next().ok_or(format!("{option} needs a value"));
             match &*option {
-                "--only" => settings.only = Some(workloads(&value()?)?),
-                "--contenders" => settings.contenders = Some(names(&value()?)?),
-                "--rounds" => settings.rounds = positive("--rounds", &value()?)?,
-                "--seconds" => settings.seconds = positive("--seconds", &value()?)?,
+                "--quick" => scope.quick = true,
+                "--only" => scope.only = Some(workloads(&value()?)?),
+                "--contenders" => scope.contenders = Some(names(&value()?)?),
+                "--rounds" => scope.rounds = positive("--rounds", &value()?)?,
+                "--seconds" => scope.seconds = positive("--seconds", &value()?)?,
                 "--json" => settings.json = Some(value()?.into()),
+                "--continue" => settings.resume = Some(value()?.into()),
                 "--from" => settings.from = Some(value()?.into()),
                 "--docs" => settings.docs = Some(value()?.into()),
                 _ => return Err(format!("there is no option {option:?}; --help lists them")),
             }
+            if !["--continue", "--docs"].contains(&&*option) {
+                measuring.push(option);
+            }
         }
-        if settings.rounds == 0 {
-            settings.rounds = settings.size(3, 1);
+        if let (Some(_), Some(option)) = (&settings.resume, measuring.first()) {
+            return Err(format!(
+                "--continue goes on as the run was begun, and into the same file: leave {option} away"
+            ));
         }
-        if settings.seconds == 0.0 {
-            settings.seconds = if settings.quick { 0.5 } else { 1.5 };
+        if scope.rounds == 0 {
+            scope.rounds = scope.size(3, 1);
+        }
+        if scope.seconds == 0.0 {
+            scope.seconds = if scope.quick { 0.5 } else { 1.5 };
         }
         Ok(settings)
     }
+}
 
+impl Scope {
     /// A size of the full run, or of a quick one.
     pub(crate) fn size(&self, full: usize, quick: usize) -> usize {
         if self.quick { quick } else { full }
@@ -84,12 +110,39 @@ impl Settings {
         only.is_none_or(|workloads| workloads.contains(&workload))
     }
 
-    /// Where the page goes. What a short run found is not for publishing.
-    pub(crate) fn docs(&self) -> PathBuf {
-        let full = !self.quick && self.only.is_none() && self.contenders.is_none();
-        let usual = if full { "docs" } else { "bench/out" };
-        let usual = contenders::repository().join(usual);
-        self.docs.clone().unwrap_or(usual)
+    /// Whether its figures are for publishing: those of a short run are not.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.quick && self.only.is_none() && self.contenders.is_none()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let Self {
+            quick,
+            only,
+            contenders,
+            rounds,
+            seconds,
+        } = self;
+        json!({
+            "quick": quick,
+            "only": only,
+            "contenders": contenders,
+            "rounds": rounds,
+            "seconds": seconds,
+        })
+    }
+
+    pub(crate) fn read(json: &Value) -> Option<Self> {
+        let list = |name: &str| json[name].as_array();
+        let number = |value: &Value| u8::try_from(value.as_u64()?).ok();
+        let text = |value: &Value| Some(value.as_str()?.to_owned());
+        Some(Self {
+            quick: json["quick"].as_bool()?,
+            only: list("only").map(|list| list.iter().filter_map(number).collect()),
+            contenders: list("contenders").map(|list| list.iter().filter_map(text).collect()),
+            rounds: usize::try_from(json["rounds"].as_u64()?).ok()?,
+            seconds: json["seconds"].as_f64()?,
+        })
     }
 }
 
@@ -133,13 +186,27 @@ mod tests {
 
     #[test]
     fn only_a_full_run_is_published() {
-        let docs = |line| parse(line).map(|settings| settings.docs());
-        let published = contenders::repository().join("docs");
-        assert_eq!(docs("--rounds 5 --seconds 3"), Ok(published.clone()));
+        let full = |line| parse(line).map(|settings| settings.scope.is_full());
+        assert_eq!(full("--rounds 5 --seconds 3"), Ok(true));
         for line in ["--quick", "--only 1", "--contenders raw"] {
-            assert_ne!(docs(line), Ok(published.clone()), "{line}");
+            assert_eq!(full(line), Ok(false), "{line}");
         }
-        assert_eq!(docs("--quick --docs x"), Ok("x".into()));
+    }
+
+    #[test]
+    fn a_run_is_continued_as_it_was_begun() {
+        assert!(parse("--continue figures.json --docs x").is_ok());
+        for option in ["--only 1", "--quick", "--json other.json", "--rounds 5"] {
+            let line = format!("{option} --continue figures.json");
+            let error = parse(&line).map(drop).expect_err(&line);
+            let option = option.split(' ').next().unwrap_or(option);
+            assert!(error.contains(option), "{line}: {error}");
+        }
+        for line in ["", "--quick --only 1,4 --contenders raw --seconds 0.25"] {
+            let scope = parse(line).expect("it is right").scope;
+            assert_eq!(Scope::read(&scope.json()), Some(scope), "{line}");
+        }
+        assert_eq!(Scope::read(&Value::Null), None);
     }
 
     #[test]
@@ -162,11 +229,9 @@ mod tests {
     #[test]
     fn lists_choose() {
         let settings = parse("--only 1,4 --contenders raw,redsync").expect("it is right");
-        assert!(settings.wants(4) && !settings.wants(2));
-        assert_eq!(
-            settings.contenders,
-            Some(vec!["raw".into(), "redsync".into()])
-        );
-        assert_eq!((settings.rounds, settings.seconds), (3, 1.5));
+        let scope = settings.scope;
+        assert!(scope.wants(4) && !scope.wants(2));
+        assert_eq!(scope.contenders, Some(vec!["raw".into(), "redsync".into()]));
+        assert_eq!((scope.rounds, scope.seconds), (3, 1.5));
     }
 }

@@ -43,6 +43,7 @@ pub(super) fn run(
         processes.push(Process::start(contender, &job)?);
     }
     Process::all_ready(&processes)?;
+    let starting = servers.age();
 
     let (cpu_before, before) = (cpu(&processes), servers.work());
     servers.spoil(case.condition);
@@ -50,14 +51,14 @@ pub(super) fn run(
         process.go();
     }
     let limit = Duration::from_secs_f64(cycles.seconds) + GRACE;
-    let done = processes.iter().map(|process| process.hear("done", limit));
-    let done: Result<Vec<Value>, String> = done.collect();
+    let done = Process::hear_all(&processes, "done", limit);
     // Also after a failure, so that what is frozen can end.
     servers.mend(case.condition);
     let tally = Tally::of(&done?)?;
     let (cpu, work) = (cpu(&processes), servers.work().since(before));
 
     let mut figures = tally.figures();
+    figures.insert(figure::STARTING, starting);
     if tally.completed == 0 {
         // Too slow for the time it had: that is a figure, and the only one.
         return Ok(figures);
@@ -74,7 +75,7 @@ pub(super) fn run(
         (figure::CLIENT_MEMORY, memory(&processes) as f64),
         (figure::SERVER_MEMORY, servers.memory() as f64),
     ]);
-    processes.into_iter().for_each(Process::end);
+    Process::end_all(processes);
     Ok(figures)
 }
 

@@ -5,9 +5,11 @@
 //! was drawn at random is hardly ever one that exists.
 
 use std::process::Command;
+use std::time::Duration;
 
 use super::{Figures, figure};
 use crate::contenders::REDIS_BENCHMARK;
+use crate::limited;
 use crate::plan::Cycles;
 use crate::servers::Servers;
 
@@ -17,6 +19,9 @@ const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
 /// As long as those of the floor.
 const TOKEN: &str = r#"0000012345-0000000000000001 {"host":"machine","pid":12345}"#;
 const KEY: &str = "redlatch:b0:__rand_int__";
+
+/// How long one of its runs may take: it counts requests, not seconds.
+const LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn run(cycles: &Cycles, servers: &Servers) -> Result<Figures, String> {
     // It counts requests, not seconds: about as many as it can do in that time.
@@ -47,13 +52,12 @@ struct Outcome {
 }
 
 fn ask(port: u16, clients: usize, count: usize, command: &[&str]) -> Result<Outcome, String> {
-    let output = Command::new(REDIS_BENCHMARK)
+    let mut benchmark = Command::new(REDIS_BENCHMARK);
+    benchmark
         .args(["-p", &port.to_string(), "-c", &clients.to_string()])
         .args(["-n", &count.to_string(), "-r", "1000000000", "--csv"])
-        .args(command)
-        .output()
-        .map_err(|error| format!("{REDIS_BENCHMARK}: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
+        .args(command);
+    let text = limited::output(&mut benchmark, LIMIT)?.stdout;
     parse(&text).ok_or_else(|| format!("{REDIS_BENCHMARK} said {text:?}"))
 }
 

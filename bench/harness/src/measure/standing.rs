@@ -24,7 +24,7 @@ pub(super) fn idle(
     let urls = servers.urls();
     // So long that nothing is renewed meanwhile: that is not the cost of waiting.
     let ttl_ms = 60_000;
-    let holder = hold(contender, &urls, ttl_ms)?;
+    let mut holder = holder(contender, &urls, ttl_ms)?;
     let (count, tasks) = if contender.tasks {
         (1, waiters)
     } else {
@@ -39,10 +39,13 @@ pub(super) fn idle(
         };
         waiting.push(Process::start(contender, &job)?);
     }
-    Process::all_ready(&waiting)?;
+    Process::all_ready(waiting.iter().chain([&holder]))?;
+    hold(&mut holder)?;
+    let starting = servers.age();
     waiting.iter_mut().for_each(Process::go);
     thread::sleep(SETTLED);
-    let figures = rates(&waiting, servers, length);
+    let mut figures = rates(&waiting, servers, length);
+    figures.insert(figure::STARTING, starting);
     waiting.iter().try_for_each(Process::is_well)?;
     // Killed, so that they need not all get it.
     waiting.into_iter().for_each(Process::kill);
@@ -63,8 +66,10 @@ pub(super) fn crash(
     };
     // Ready before the lock is taken: some take longer to start than it lives.
     let mut waiter = Process::start(contender, &job)?;
-    Process::all_ready(std::slice::from_ref(&waiter))?;
-    let holder = hold(contender, &urls, ttl_ms)?;
+    let mut holder = holder(contender, &urls, ttl_ms)?;
+    Process::all_ready([&waiter, &holder])?;
+    let starting = servers.age();
+    hold(&mut holder)?;
     waiter.go();
     thread::sleep(SETTLED);
     let left = servers.left("hot").ok_or("the lock is not held")?;
@@ -72,11 +77,12 @@ pub(super) fn crash(
     holder.kill();
     waiter.hear("got", LIMIT)?;
     let takeover = killed.elapsed();
-    waiter.end();
+    Process::end_all(vec![waiter]);
     let millis = |time: Duration| time.as_secs_f64() * 1000.0;
     Ok(Figures::from([
         (figure::TAKEOVER, millis(takeover)),
         (figure::LEFT, millis(left)),
+        (figure::STARTING, starting),
     ]))
 }
 
@@ -100,11 +106,13 @@ pub(super) fn leases(
     let empty = memory(&process);
     process[0].go();
     process[0].hear("held", LIMIT * 2)?;
+    let starting = servers.age();
     // Few leases are all renewed at once, after each third of the ttl: what is
     // measured begins and ends between two such moments.
     thread::sleep(Duration::from_millis(ttl_ms / 2));
     let mut figures = rates(&process, servers, Duration::from_millis(ttl_ms * 2 / 3));
     let full = memory(&process).saturating_sub(empty);
+    figures.insert(figure::STARTING, starting);
     figures.insert(figure::LEASES, count as f64);
     figures.insert(figure::LEASE_MEMORY, full as f64 / count as f64);
     for (load, keeping) in [
@@ -124,17 +132,19 @@ pub(super) fn leases(
     Ok(figures)
 }
 
-/// A process that holds the lock `hot`, and renews it if it can.
-fn hold(contender: &Contender, urls: &[String], ttl_ms: u64) -> Result<Process, String> {
+/// A process that is to hold the lock `hot`, and to renew it if it can.
+fn holder(contender: &Contender, urls: &[String], ttl_ms: u64) -> Result<Process, String> {
     let job = Job {
         ttl_ms,
         ..Job::new("hold", urls)
     };
-    let mut holder = Process::start(contender, &job)?;
-    Process::all_ready(std::slice::from_ref(&holder))?;
+    Process::start(contender, &job)
+}
+
+/// Lets it take the lock.
+fn hold(holder: &mut Process) -> Result<(), String> {
     holder.go();
-    holder.hear("held", LIMIT)?;
-    Ok(holder)
+    holder.hear("held", LIMIT).map(drop)
 }
 
 /// What processes and servers do in a while, for each second of it.

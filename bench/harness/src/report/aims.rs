@@ -151,6 +151,7 @@ mod tests {
             case: case.to_owned(),
             contender: contender.to_owned(),
             figures: Figures::from([(figure, value)]),
+            ..Sample::default()
         };
         let results = Results {
             samples: vec![
