@@ -4,6 +4,7 @@
 //! ```sh
 //! cargo run --release -p redlatch-bench-cost            # about a minute
 //! cargo run --release -p redlatch-bench-cost -- --quick # a few seconds
+//! cargo run --release -p redlatch-bench-cost -- --allocations redlatch-plain # only those, in JSON
 //! ```
 //!
 //! Ratios within one run are what counts: the contenders take turns, round by
@@ -26,10 +27,20 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
-    let quick = std::env::args().any(|argument| argument == "--quick");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let quick = arguments.iter().any(|argument| argument == "--quick");
     let (rounds, size) = if quick { (3, 2_000) } else { (9, 20_000) };
     let server = RedisServer::start();
     let contenders = Contender::all(&server).await;
+    if let [option, id] = &*arguments
+        && option == "--allocations"
+    {
+        let contender = contenders.iter().find(|contender| contender.id == id);
+        let contender = contender.expect("one of raw, redlatch-plain, redlatch-fenced");
+        let (count, bytes) = contender.allocations(&server, 0, size / 10).await;
+        println!(r#"{{"allocations":{count},"bytes":{bytes}}}"#);
+        return;
+    }
     println!("medians of {rounds} rounds, in which the contenders take turns\n");
 
     // Alone a request pays for its own system calls; many at once share them.
@@ -48,16 +59,7 @@ async fn main() {
 
     println!("allocations for each acquire and release by one task");
     let counts = interleave(rounds, &contenders, async |contender, round| {
-        server.command(&["FLUSHALL"]);
-        contender.arm().await;
-        // What is done once is not counted.
-        contender.cycle_latency(round, 10).await;
-        server.command(&["FLUSHALL"]);
-        contender.arm().await;
-        let region = Region::new(ALLOCATOR);
-        contender.cycle_latency(round, size / 10).await;
-        let made = region.change();
-        (made.allocations + made.reallocations) as f64 / (size / 10) as f64
+        contender.allocations(&server, round, size / 10).await.0
     })
     .await;
     print_table(&contenders, &counts);
@@ -75,6 +77,8 @@ async fn main() {
 
 /// One way to take a lock.
 struct Contender {
+    /// What it is called in `bench/run`.
+    id: &'static str,
     name: &'static str,
     way: Way,
 }
@@ -104,12 +108,20 @@ impl Contender {
                 fencing,
             }
         };
-        let entry = |name, way| Self { name, way };
+        let entry = |id, name, way| Self { id, name, way };
         vec![
-            entry("bare SET NX PX by the redis crate", raw),
-            entry("redlatch, plain", way(false, false).await),
-            entry("redlatch, fenced", way(false, true).await),
-            entry("redlatch, fenced and guarded", way(true, true).await),
+            entry("raw", "bare SET NX PX by the redis crate", raw),
+            entry("redlatch-plain", "redlatch, plain", way(false, false).await),
+            entry(
+                "redlatch-fenced",
+                "redlatch, fenced",
+                way(false, true).await,
+            ),
+            entry(
+                "redlatch-guarded",
+                "redlatch, fenced and guarded",
+                way(true, true).await,
+            ),
         ]
     }
 
@@ -139,6 +151,23 @@ impl Contender {
             }
         });
         join_all(work).await;
+    }
+
+    /// How often and how much is allocated for each acquire and release by one task.
+    async fn allocations(&self, server: &RedisServer, round: usize, size: usize) -> (f64, f64) {
+        server.command(&["FLUSHALL"]);
+        self.arm().await;
+        // What is done once is not counted.
+        self.cycle_latency(round, 10).await;
+        server.command(&["FLUSHALL"]);
+        self.arm().await;
+        let region = Region::new(ALLOCATOR);
+        self.cycle_latency(round, size).await;
+        let made = region.change();
+        let count = (made.allocations + made.reallocations) as f64;
+        // Reallocations have a net of bytes, which may be less than none.
+        let bytes = made.bytes_allocated as f64;
+        (count / size as f64, bytes / size as f64)
     }
 
     /// The median time of acquiring and releasing, in µs.

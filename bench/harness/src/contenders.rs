@@ -151,7 +151,7 @@ impl Contender {
         self.is_redlatch() || self.name == FLOOR
     }
 
-    fn directory(&self) -> PathBuf {
+    pub(crate) fn directory(&self) -> PathBuf {
         repository().join("bench/contenders").join(self.language)
     }
 

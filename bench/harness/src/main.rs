@@ -11,7 +11,7 @@
 //! | `contenders.rs` | who takes part, and what each can do |
 //! | `plan.rs` | the workloads, as data |
 //! | `run.rs` | all of them in turn, continued where they were cut off |
-//! | `measure.rs` | one run of one contender, by kind: `measure/cycles.rs`, `standing.rs`, `redis_benchmark.rs` |
+//! | `measure.rs` | one run of one contender, by kind: `measure/cycles.rs`, `standing.rs`, `allocations.rs`, `redis_benchmark.rs` |
 //! | `process.rs` | a contender's process, and the job that it gets |
 //! | `servers.rs` | fresh Redis servers for each run, and what they have done |
 //! | `limited.rs` | programs that are run to their end, but not for ever |
@@ -19,7 +19,7 @@
 //! | `stats.rs` | medians, percentiles, shares |
 //! | `results.rs` | what was found, also as JSON |
 //! | `times.rs` | where the time of a run went |
-//! | `report.rs` | the page: `report/tables.rs` and `column.rs`, `plots.rs`, `charts.rs` and `svg.rs`, `aims.rs`, `page.rs` |
+//! | `report.rs` | the page: `report/tables.rs` and `column.rs`, `plots.rs`, `charts.rs` and `svg.rs`, `aims.rs`, `ahead.rs`, `page.rs` |
 //! | `machine.rs` | where and with what it was measured |
 //! | `progress.rs` | what is said meanwhile |
 

@@ -1,5 +1,6 @@
 //! One run of one contender in one case: figures out, or what went wrong.
 
+mod allocations;
 mod cycles;
 mod redis_benchmark;
 mod standing;
@@ -67,6 +68,10 @@ pub(crate) mod figure {
     pub(crate) const CLIENT_RENEWAL: &str = "client_cpu_us_per_renewal";
     pub(crate) const SERVER_RENEWAL: &str = "server_cpu_us_per_renewal";
 
+    /// Of an uncontended cycle, by the client.
+    pub(crate) const ALLOCATIONS: &str = "allocations_per_cycle";
+    pub(crate) const ALLOCATED: &str = "allocated_bytes_per_cycle";
+
     /// Until all was started and ready, in seconds: nothing that is compared.
     pub(crate) const STARTING: &str = "starting_s";
 
@@ -99,12 +104,17 @@ pub(crate) mod figure {
         RENEWALS,
         CLIENT_RENEWAL,
         SERVER_RENEWAL,
+        ALLOCATIONS,
+        ALLOCATED,
         STARTING,
     ];
 }
 
 /// Runs a case once.
 pub(crate) fn run(case: &Case, contender: &Contender) -> Result<Figures, String> {
+    if let Action::Allocations = case.action {
+        return allocations::run(contender);
+    }
     let servers = Servers::start(case.nodes, case.condition)?;
     let _awake = (case.condition == Condition::Awake).then(Awake::start);
     match &case.action {
@@ -117,6 +127,7 @@ pub(crate) fn run(case: &Case, contender: &Contender) -> Result<Figures, String>
             standing::idle(contender, *waiters, length, &servers)
         }
         Action::Crash { ttl_ms } => standing::crash(contender, *ttl_ms, &servers),
+        Action::Allocations => unreachable!("it has servers of its own"),
         Action::Leases { count, ttl_ms } => standing::leases(contender, *count, *ttl_ms, &servers),
     }
 }
@@ -168,6 +179,7 @@ mod tests {
                 let sane = |value: &f64| value.is_finite() && *value >= 0.0;
                 assert!(figures.values().all(sane), "{}: {figures:?}", case.id);
                 let expected: &[_] = match case.workload {
+                    1 if matches!(case.action, Action::Allocations) => &[figure::ALLOCATIONS],
                     1 | 8 => &[figure::CYCLE_P50, figure::CYCLE_P99],
                     2 | 3 => &[figure::RATE, figure::CLIENT_CPU, figure::SERVER_CPU],
                     4 => &[figure::RATE, figure::WAIT_P99, figure::SHARE_MOST],

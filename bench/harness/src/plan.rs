@@ -42,6 +42,8 @@ pub(crate) enum Action {
     Idle { waiters: usize, seconds: f64 },
     /// The holder is killed while another process waits.
     Crash { ttl_ms: u64 },
+    /// What the client allocates for a cycle is counted.
+    Allocations,
     /// Leases that are held and renewed. Contenders may be asked for fewer.
     Leases { count: usize, ttl_ms: u64 },
 }
@@ -70,6 +72,8 @@ pub(crate) enum Who {
     Renewing,
     /// redlatch as it comes, and the floor.
     Ours,
+    /// redlatch in every form, and the floor.
+    AllOurs,
 }
 
 impl Case {
@@ -80,6 +84,7 @@ impl Case {
             Who::Locks => !benchmark,
             Who::SeveralNodes => contender.several_nodes,
             Who::Renewing => contender.leases > 0,
+            Who::AllOurs => contender.is_ours(),
             Who::Ours => [FLOOR, "redlatch-fenced"].contains(&contender.name),
         };
         admitted && self.processes(contender) <= MOST_PROCESSES
@@ -120,6 +125,7 @@ impl Case {
             },
             Action::Idle { seconds, .. } => seconds + 1.5,
             Action::Crash { ttl_ms } => *ttl_ms as f64 / 1000.0 + 1.0,
+            Action::Allocations => 0.5,
             Action::Leases { count, ttl_ms } => {
                 (*count).min(contender.leases) as f64 / 20_000.0 + *ttl_ms as f64 / 1000.0 + 1.0
             }
@@ -159,6 +165,11 @@ pub(crate) fn cases(scope: &Scope) -> Vec<Case> {
             ..case(1, id, label, Action::Cycles(cycles))
         });
     }
+
+    cases.push(Case {
+        who: Who::AllOurs,
+        ..case(1, "allocations", "allocations", Action::Allocations)
+    });
 
     for (workload, nodes) in [(2, 1), (3, 5)] {
         for tasks in [64, 1024] {
@@ -208,7 +219,7 @@ pub(crate) fn cases(scope: &Scope) -> Vec<Case> {
 
     let idle = Action::Idle {
         waiters: scope.size(200, 50),
-        seconds: long * 2.0,
+        seconds: if scope.quick { long * 2.0 } else { 10.0 },
     };
     let crash = Action::Crash { ttl_ms: 2000 };
     let leases = Action::Leases {

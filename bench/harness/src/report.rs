@@ -1,5 +1,6 @@
 //! The page: tables and plots of what was found.
 
+mod ahead;
 mod aims;
 mod charts;
 mod column;
@@ -56,6 +57,7 @@ fn generated(results: &Results) -> String {
     }
     text.push('\n');
     text += &aims::section(results);
+    text += &ahead::section(results);
     for section in tables::sections(results) {
         text += &section;
     }

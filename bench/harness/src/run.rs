@@ -242,27 +242,27 @@ mod tests {
 
     #[test]
     fn only_what_is_missing_is_measured() {
-        let scope = parse("--only 1 --contenders raw,redsync --rounds 2").scope;
+        let scope = parse("--only 2 --contenders raw,redsync --rounds 2").scope;
         let (cases, ready) = (plan::cases(&scope), plan::chosen(&scope));
         let mut results = Results::default();
         let all = [
-            "1/as-is 1 raw",
-            "1/as-is 1 redsync",
-            "1/as-is 2 raw",
-            "1/as-is 2 redsync",
-            "1/awake 1 raw",
-            "1/awake 1 redsync",
-            "1/awake 2 raw",
-            "1/awake 2 redsync",
+            "2/64 1 raw",
+            "2/64 1 redsync",
+            "2/64 2 raw",
+            "2/64 2 redsync",
+            "2/1024 1 raw",
+            "2/1024 1 redsync",
+            "2/1024 2 raw",
+            "2/1024 2 redsync",
         ];
         let left = names(&steps(&cases, &ready, &results));
         assert_eq!(left, all, "contenders take turns, round by round");
         // Cut off after the third; and one of the fourth case had failed.
         for (case, contender, round) in [
-            ("1/as-is", "raw", 1),
-            ("1/as-is", "redsync", 1),
-            ("1/as-is", "raw", 2),
-            ("1/awake", "raw", 1),
+            ("2/64", "raw", 1),
+            ("2/64", "redsync", 1),
+            ("2/64", "raw", 2),
+            ("2/1024", "raw", 1),
         ] {
             results.samples.push(Sample {
                 case: case.into(),
@@ -318,7 +318,9 @@ mod tests {
         let panicked = guarded(|| panic!("port {} is taken", 7));
         assert_eq!(panicked.map(drop), Err("port 7 is taken".to_owned()));
         let mut results = Results::default();
-        results.failures = vec![failure("raw", 60.0), failure("raw", 60.0)];
+        results
+            .failures
+            .extend([failure("raw", 60.0), failure("raw", 60.0)]);
         results
             .failures
             .extend([failure("redsync", 60.0), failure("raw", 1.0)]);

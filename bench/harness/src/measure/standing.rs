@@ -14,6 +14,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// After this time those who were told to wait do so.
 const SETTLED: Duration = Duration::from_millis(800);
 
+/// So many commands tell how many come in a second; of fewer, more must be waited for.
+const MANY_COMMANDS: u64 = 1_000;
+
 /// What it costs that tasks wait for a lock that is held all the time.
 pub(super) fn idle(
     contender: &Contender,
@@ -44,7 +47,7 @@ pub(super) fn idle(
     let starting = servers.age();
     waiting.iter_mut().for_each(Process::go);
     thread::sleep(SETTLED);
-    let mut figures = rates(&waiting, servers, length);
+    let mut figures = rates(&waiting, servers, length, MANY_COMMANDS);
     figures.insert(figure::STARTING, starting);
     waiting.iter().try_for_each(Process::is_well)?;
     // Killed, so that they need not all get it.
@@ -110,7 +113,12 @@ pub(super) fn leases(
     // Few leases are all renewed at once, after each third of the ttl: what is
     // measured begins and ends between two such moments.
     thread::sleep(Duration::from_millis(ttl_ms / 2));
-    let mut figures = rates(&process, servers, Duration::from_millis(ttl_ms * 2 / 3));
+    let mut figures = rates(
+        &process,
+        servers,
+        Duration::from_millis(ttl_ms * 2 / 3),
+        u64::MAX,
+    );
     let full = memory(&process).saturating_sub(empty);
     figures.insert(figure::STARTING, starting);
     figures.insert(figure::LEASES, count as f64);
@@ -147,11 +155,15 @@ fn hold(holder: &mut Process) -> Result<(), String> {
     holder.hear("held", LIMIT).map(drop)
 }
 
-/// What processes and servers do in a while, for each second of it.
-fn rates(processes: &[Process], servers: &Servers, length: Duration) -> Figures {
+/// What processes and servers do in a while, for each second of it. After a fifth
+/// of it enough may have been done to tell.
+fn rates(processes: &[Process], servers: &Servers, length: Duration, enough: u64) -> Figures {
     let (cpu_before, before) = (cpu(processes), servers.work());
     let begin = Instant::now();
-    thread::sleep(length);
+    thread::sleep(length / 5);
+    if servers.work().since(before).commands < enough {
+        thread::sleep(length.saturating_sub(begin.elapsed()));
+    }
     let (cpu, work) = (cpu(processes), servers.work().since(before));
     let seconds = begin.elapsed().as_secs_f64();
     let client = cpu.saturating_sub(cpu_before).as_secs_f64();

@@ -10,6 +10,7 @@ use crate::results::Results;
 pub(super) fn sections(results: &Results) -> Vec<String> {
     let sections = [
         latency(results),
+        allocations(results),
         throughput(
             results,
             2,
@@ -32,7 +33,8 @@ const TWO: &str = "64 and 1,024 tasks of one process, each with names that nobod
                    is processor time of a cycle, of the client's process and of redis-server, by \
                    /proc. Commands are what redis-server carried out for a cycle, those that \
                    scripts call included (`total_commands_processed`). Of redis-benchmark, see \
-                   above; it counts requests over as many connections.";
+                   above; it counts requests over as many connections. Where each task is a \
+                   process (PHP), there are no 1,024 of them.";
 const THREE: &str = "The same over 5 nodes, for those that can. The floor sends its commands to \
                      all nodes at once and waits for 3 answers. Redis CPU and commands are of all \
                      5 nodes together.";
@@ -45,7 +47,7 @@ fn latency(results: &Results) -> Option<String> {
             id,
             figure::CYCLE_P50,
         ));
-        columns.push(median_of("p99 µs", id, figure::CYCLE_P99));
+        columns.push(spread_of("p99 µs", id, figure::CYCLE_P99));
         columns.push(ratio_of("p50 / raw", id, figure::CYCLE_P50));
     }
     let text = "One task acquires and releases, names it has to itself: the time from asking for \
@@ -60,6 +62,20 @@ fn latency(results: &Results) -> Option<String> {
         Some("latency"),
         table(results, &columns),
     )
+}
+
+fn allocations(results: &Results) -> Option<String> {
+    let id = "1/allocations";
+    let columns = [
+        spread_of("allocations", id, figure::ALLOCATIONS),
+        ratio_of("/ raw", id, figure::ALLOCATIONS),
+        spread_of("bytes", id, figure::ALLOCATED),
+        ratio_of("/ raw", id, figure::ALLOCATED),
+    ];
+    let text = "What the client allocates for such a cycle, all threads together, reallocations \
+                included: counted by `bench/cost` in a program of its own. Raw is the `redis` \
+                crate with the same commands.";
+    section("### 1. Allocations", text, None, table(results, &columns))
 }
 
 fn throughput(
@@ -135,8 +151,9 @@ fn idle(results: &Results) -> Option<String> {
         spread_of("Redis CPU ms/s", "5/idle", figure::SERVER_LOAD),
     ];
     let text = "200 tasks of one process wait for a lock that another process holds all the time \
-                (50 in a quick run; of PHP each is a process). The holder's own commands are few \
-                and not told apart.";
+                for 10 s, or for 2 s where that was enough for 1,000 commands (in a quick run 50 \
+                tasks, 1 s; of PHP each is a process). The holder's own commands are few and not \
+                told apart.";
     section("### 5. Idle waiters", text, None, table(results, &columns))
 }
 
@@ -202,7 +219,7 @@ fn bad_nodes(results: &Results) -> Option<String> {
             id,
             figure::CYCLE_P50,
         ));
-        columns.push(median_of("p99 µs", id, figure::CYCLE_P99));
+        columns.push(spread_of("p99 µs", id, figure::CYCLE_P99));
     }
     let text = "One task, 5 nodes, the time of a cycle as in 1: with all nodes well, with one of \
                 them stopped (SIGSTOP), and with one that answers 20 ms later. That node is behind \
