@@ -23,20 +23,41 @@ pub struct Terms {
 /// seen as old stays old, and a lost one stays lost, whatever the clock says later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    terms: Terms,
-    /// When the first request for this lease was sent.
-    born: Instant,
+    /// What its holder has asked for: the length, and whether it is renewed.
+    ttl: Ttl,
+    renewal: bool,
+    /// In a box of its own, since few have one and a process may hold very many leases.
+    limit: Option<Box<Limit>>,
     /// When the last request that a quorum confirmed was sent, and what it asked
     /// for. The nodes started to count later than that, so they end later too.
     confirmed: Instant,
     length: Ttl,
-    /// The oldest that the lease was ever seen, since it was last confirmed and
-    /// since it was born.
+    /// The oldest that the lease was ever seen, since it was last confirmed.
     age: Duration,
-    held: Duration,
     /// The age at which a renewal is next worth a try.
     renew_at: Duration,
     loss: Option<Loss>,
+}
+
+/// The longest time for which a lease may be held, and how much of it is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Limit {
+    most: Duration,
+    /// When the first request for the lease was sent.
+    born: Instant,
+    /// The longest that it was ever seen as held.
+    held: Duration,
+}
+
+impl Limit {
+    fn new(most: Option<Duration>, born: Instant) -> Option<Box<Self>> {
+        let held = Duration::ZERO;
+        most.map(|most| Box::new(Self { most, born, held }))
+    }
+
+    fn left(&self) -> Duration {
+        self.most.saturating_sub(self.held)
+    }
 }
 
 /// Why a lease is lost.
@@ -82,12 +103,12 @@ impl Lease {
     /// its token went out, and `length` what was asked for.
     pub fn granted(terms: Terms, sent: Instant, length: Ttl) -> Self {
         Self {
-            terms,
-            born: sent,
+            ttl: terms.ttl,
+            renewal: terms.renewal,
+            limit: Limit::new(terms.max_hold, sent),
             confirmed: sent,
             length,
             age: Duration::ZERO,
-            held: Duration::ZERO,
             renew_at: length.duration() / 3,
             loss: None,
         }
@@ -100,7 +121,11 @@ impl Lease {
 
     /// What its holder has asked for.
     pub fn terms(&self) -> Terms {
-        self.terms
+        Terms {
+            ttl: self.ttl,
+            renewal: self.renewal,
+            max_hold: self.limit.as_ref().map(|limit| limit.most),
+        }
     }
 
     /// The length that a quorum has last confirmed.
@@ -136,7 +161,7 @@ impl Lease {
             self.loss = Some(loss);
             return Step::Lost(loss);
         }
-        if self.terms.renewal && self.age < self.renew_at {
+        if self.renewal && self.age < self.renew_at {
             return Step::Wait(left.min(self.renew_at - self.age));
         }
         match self.renewal() {
@@ -158,7 +183,7 @@ impl Lease {
             self.age = now.since(sent);
         }
         // A longer lease that the holder asked for by hand is kept up.
-        self.terms.ttl = self.terms.ttl.max(length);
+        self.ttl = self.ttl.max(length);
         self.renew_at = self.age + length.duration() / 3;
         true
     }
@@ -178,17 +203,16 @@ impl Lease {
             return None;
         }
         Some(Self {
-            terms,
-            born: now,
-            held: Duration::ZERO,
+            ttl: terms.ttl,
+            renewal: terms.renewal,
+            limit: Limit::new(terms.max_hold, now),
             ..self.clone()
         })
     }
 
     /// As much of `ttl` as may still be asked for: no more than is left of max_hold.
     pub fn allowed(&self, ttl: Ttl) -> Ttl {
-        let most = self.terms.max_hold;
-        clip(ttl, most.map(|most| most.saturating_sub(self.held)))
+        clip(ttl, self.limit.as_deref().map(Limit::left))
     }
 
     /// So many nodes refused to extend it that somebody else may have it.
@@ -203,22 +227,21 @@ impl Lease {
 
     /// What to ask for in the next renewal; nothing when there is to be none.
     fn renewal(&self) -> Option<Ttl> {
-        if !self.terms.renewal {
+        if !self.renewal {
             return None;
         }
-        let length = self.allowed(self.terms.ttl);
+        let length = self.allowed(self.ttl);
         // Towards the end of max_hold a renewal would add next to nothing.
         let worth = self.length.validity(self.age) + self.notice();
-        let adds = self.terms.max_hold.is_none() || length.validity(Duration::ZERO) > worth;
+        let adds = self.limit.is_none() || length.validity(Duration::ZERO) > worth;
         adds.then_some(length)
     }
 
     /// Why the lease ends when nobody takes it away.
     fn ending(&self) -> Loss {
-        match self.terms.max_hold {
-            Some(most) if self.held + self.length.drift() + 2 * self.notice() >= most => {
-                Loss::MaxHold
-            }
+        let margin = self.length.drift() + 2 * self.notice();
+        match &self.limit {
+            Some(limit) if limit.left() <= margin => Loss::MaxHold,
             _ => Loss::Expired,
         }
     }
@@ -231,7 +254,9 @@ impl Lease {
 
     fn observe(&mut self, now: Instant) {
         self.age = self.age.max(now.since(self.confirmed));
-        self.held = self.held.max(now.since(self.born));
+        if let Some(limit) = &mut self.limit {
+            limit.held = limit.held.max(now.since(limit.born));
+        }
         if self.loss.is_none() && self.length.validity(self.age).is_zero() {
             self.loss = Some(self.ending());
         }
