@@ -1,6 +1,7 @@
 //! The value that holds a lease.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -197,9 +198,9 @@ pub(crate) struct Hold {
 struct Handovers {
     count: u32,
     since: Instant,
-    /// How many waited in this process when the lease was won, if others had
-    /// the lock before; nothing if it was free.
-    batch: Option<usize>,
+    /// How many wanted the lock in this process when the lease was won, the one
+    /// who won it too, if others had it before; nothing if it was free.
+    batch: Option<NonZeroU32>,
 }
 
 /// When others want the lock too, those who came after it was won must wait for
@@ -210,7 +211,9 @@ impl Handovers {
     /// Whether the lock is to be given back for others to have.
     fn are_over(&self, settings: &Settings) -> bool {
         let elapsed = self.since.elapsed();
-        let served = self.batch.is_some_and(|batch| self.count as usize >= batch);
+        let served = self
+            .batch
+            .is_some_and(|batch| self.count >= batch.get() - 1);
         self.count >= settings.handovers
             || elapsed >= settings.handover_time
             || served && elapsed >= QUICK
@@ -229,7 +232,10 @@ impl Hold {
         let handovers = Handovers {
             count: 0,
             since: Instant::now(),
-            batch,
+            batch: batch.map(|waiting| {
+                let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+                NonZeroU32::MIN.saturating_add(waiting)
+            }),
         };
         Self::keep(client, cell, stragglers, handovers)
     }
@@ -241,7 +247,7 @@ impl Hold {
         handovers: Handovers,
     ) -> Arc<Self> {
         client.keeper.watch(&cell);
-        tracing::debug!(lock = %cell.name, token = cell.token.short(), "acquired");
+        tracing::debug!(lock = cell.name(), token = cell.token.short(), "acquired");
         Arc::new(Self {
             client,
             lease: Lease::new(cell),
@@ -331,7 +337,12 @@ impl Hold {
         let driver = &self.client.driver;
         let mut votes = driver.ask(&request, driver.node_timeout());
         let verdict = votes.verdict().await;
-        tracing::debug!(lock = %cell.name, token = cell.token.short(), ?verdict, "released");
+        tracing::debug!(
+            lock = cell.name(),
+            token = cell.token.short(),
+            ?verdict,
+            "released"
+        );
         match verdict {
             Verdict::Won => {
                 unkept.forget();
@@ -339,12 +350,12 @@ impl Hold {
                 Ok(())
             }
             Verdict::Refused => {
-                let name = cell.name.clone();
+                let name = cell.name().into();
                 let loss = Loss::Taken;
                 Err(Lost { name, loss }.into())
             }
             Verdict::Open | Verdict::Again | Verdict::Unavailable | Verdict::Mixed => Err(
-                Error::NoQuorum(driver.no_quorum(&cell.name, votes.into_failures())),
+                Error::NoQuorum(driver.no_quorum(&cell.name().into(), votes.into_failures())),
             ),
         }
     }
@@ -367,7 +378,9 @@ impl Hold {
             Verdict::Refused => cell.refused(),
             Verdict::Open | Verdict::Again | Verdict::Unavailable | Verdict::Mixed => {
                 let failures = votes.into_failures();
-                return Err(Error::NoQuorum(driver.no_quorum(&cell.name, failures)));
+                return Err(Error::NoQuorum(
+                    driver.no_quorum(&cell.name().into(), failures),
+                ));
             }
         }
         cell.loss().map_or(Ok(()), |lost| Err(lost.into()))

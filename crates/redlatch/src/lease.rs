@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redlatch_core::{Ballot, Fence, Instant, Key, Loss, Request, Step, Terms, Token, Ttl};
+use redlatch_core::{Ballot, Fence, Instant, Key, Loss, Request, Step, Terms, Token, Ttl, Verdict};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::error::{Lost, Result};
+use crate::keeper::Slot;
 use crate::proposals::Proposals;
 use crate::reaper::Orphan;
 
@@ -33,7 +34,7 @@ impl Lease {
 
     /// The lock's name.
     pub fn name(&self) -> &str {
-        &self.cell.name
+        self.cell.name()
     }
 
     /// The token that names this lease on every node. Whoever knows it can
@@ -81,8 +82,9 @@ impl Lease {
     ///
     /// Nothing is lost when this is dropped; call it again at any time.
     pub async fn lost(&self) -> Lost {
+        let bell = self.cell.bell();
         loop {
-            let told = self.cell.lost.notified();
+            let told = bell.notified();
             tokio::pin!(told);
             // Listen first, then look: a loss between the two would be missed.
             told.as_mut().enable();
@@ -97,7 +99,7 @@ impl Lease {
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease")
-            .field("name", &self.cell.name)
+            .field("name", &self.name())
             .field("token", &self.cell.token)
             .field("remaining", &self.remaining())
             .finish()
@@ -105,40 +107,93 @@ impl fmt::Debug for Lease {
 }
 
 /// What the holder, the keeper and every view share of one lease.
+///
+/// A process may hold very many: what few of them need is made when it is needed.
 pub(crate) struct Cell {
-    pub(crate) name: Arc<str>,
+    name: Name,
     pub(crate) key: Key,
     pub(crate) token: Token,
     /// Nothing for a plain lock.
     pub(crate) fence: Option<Fence>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    lost: Notify,
+}
+
+impl State {
+    /// When the keeper is to look at the lease again, and what it is to renew it
+    /// for until then.
+    pub(crate) fn attend(&mut self, now: Instant) -> (Result<Duration, Loss>, Option<Ttl>) {
+        let mut renewal = None;
+        loop {
+            match self.lease.next(now) {
+                Step::Wait(wait) => return (Ok(wait), renewal),
+                Step::Lost(loss) => return (Err(loss), None),
+                Step::Renew(ttl) => {
+                    self.lease.extending(now);
+                    // One at a time: the next is worth a try when it has failed.
+                    if !std::mem::replace(&mut self.renewing, true) {
+                        renewal = Some(ttl);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A lock's name: mostly the end of its key, and then not stored twice.
+#[derive(Clone)]
+enum Name {
+    InKey { begin: usize },
+    Apart(Arc<str>),
+}
+
+impl Name {
+    fn new(name: Arc<str>, key: &Key) -> Self {
+        match key.as_str().strip_suffix(&*name) {
+            Some(prefix) => Self::InKey {
+                begin: prefix.len(),
+            },
+            None => Self::Apart(name),
+        }
+    }
 }
 
 pub(crate) struct State {
     pub(crate) lease: redlatch_core::Lease,
-    /// The highest ballot that was ever sent for it.
-    highest: Option<Ballot>,
+    /// The highest ballot that was ever sent for it, if it has a fence.
+    highest: Ballot,
     /// The longest that was ever asked for: a node may have it for that long,
     /// also when its answer was never heard.
     longest: Ttl,
     /// The ticket that it was waited for with: a node that was slow may have
     /// taken it after all.
     pub(crate) ticket: Option<Arc<str>>,
-    /// Where the keeper has put it, while it does.
-    pub(crate) slot: Option<(tokio::time::Instant, u64)>,
+    /// Where the keeper has put it last.
+    pub(crate) slot: Slot,
     /// Whether a renewal is under way.
     pub(crate) renewing: bool,
     /// Whether its guard is gone: then the keeper must not take it up again.
     pub(crate) released: bool,
     /// Whether everybody who waits for it has been told that it is over.
     told: bool,
+    /// Tells them; there once somebody waits.
+    bell: Option<Arc<Notify>>,
 }
 
 impl Cell {
     pub(crate) fn new(
         name: Arc<str>,
+        key: Key,
+        token: Token,
+        fence: Option<Fence>,
+        clock: Arc<dyn Clock>,
+        lease: redlatch_core::Lease,
+    ) -> Arc<Self> {
+        Self::named(Name::new(name, &key), key, token, fence, clock, lease)
+    }
+
+    fn named(
+        name: Name,
         key: Key,
         token: Token,
         fence: Option<Fence>,
@@ -154,15 +209,27 @@ impl Cell {
             state: Mutex::new(State {
                 longest: lease.length(),
                 lease,
-                highest: fence.map(Fence::ballot),
+                highest: fence.map(Fence::ballot).unwrap_or_default(),
                 ticket: None,
-                slot: None,
+                slot: Slot::default(),
                 renewing: false,
                 released: false,
                 told: false,
+                bell: None,
             }),
-            lost: Notify::new(),
         })
+    }
+
+    /// The lock's name.
+    pub(crate) fn name(&self) -> &str {
+        match &self.name {
+            Name::InKey { begin } => &self.key.as_str()[*begin..],
+            Name::Apart(name) => name,
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -172,17 +239,8 @@ impl Cell {
     /// Why the lease is lost, if it is.
     pub(crate) fn loss(&self) -> Option<Lost> {
         let loss = self.lock().lease.loss(self.clock.now())?;
-        let name = self.name.clone();
+        let name = self.name().into();
         Some(Lost { name, loss })
-    }
-
-    /// What the keeper is to do now; tells the holder when the lease is lost.
-    pub(crate) fn step(&self) -> Step {
-        let step = self.lock().lease.next(self.clock.now());
-        if let Step::Lost(loss) = step {
-            self.tell(loss);
-        }
-        step
     }
 
     /// A quorum has confirmed the EXTEND that was sent at `sent`. False when
@@ -190,6 +248,22 @@ impl Cell {
     pub(crate) fn extended(&self, sent: Instant, ttl: Ttl) -> bool {
         let now = self.clock.now();
         self.lock().lease.extended(sent, ttl, now)
+    }
+
+    /// A renewal that was sent at `sent` is decided.
+    pub(crate) fn renewed(&self, sent: Instant, ttl: Ttl, verdict: Verdict, now: Instant) {
+        let mut state = self.lock();
+        state.renewing = false;
+        match verdict {
+            Verdict::Won => {
+                state.lease.extended(sent, ttl, now);
+            }
+            Verdict::Refused => {
+                drop(state);
+                self.refused();
+            }
+            Verdict::Open | Verdict::Again | Verdict::Unavailable | Verdict::Mixed => {}
+        }
     }
 
     /// So many nodes refused that the lease is lost.
@@ -200,13 +274,26 @@ impl Cell {
         }
     }
 
+    /// What rings when the lease is over.
+    fn bell(&self) -> Arc<Notify> {
+        self.lock().bell.get_or_insert_default().clone()
+    }
+
     /// Tells everybody who waits for it that the lease is over.
     pub(crate) fn tell(&self, loss: Loss) {
-        if !std::mem::replace(&mut self.lock().told, true) {
-            if loss != Loss::Released {
-                tracing::warn!(lock = %self.name, token = self.token.short(), %loss, "lease lost");
-            }
-            self.lost.notify_waiters();
+        let mut state = self.lock();
+        if std::mem::replace(&mut state.told, true) {
+            return;
+        }
+        let bell = state.bell.take();
+        drop(state);
+        if loss != Loss::Released {
+            let (lock, token) = (self.name(), self.token.short());
+            tracing::warn!(%lock, token, %loss, "lease lost");
+        }
+        // Who comes to listen only now finds that it is lost.
+        if let Some(bell) = bell {
+            bell.notify_waiters();
         }
     }
 
@@ -232,8 +319,8 @@ impl Cell {
             return None;
         }
         // Noted before it is sent: a release carries the highest one.
-        let ballot = proposals.next(now).max(state.highest?.next());
-        state.highest = Some(ballot);
+        let ballot = proposals.next(now).max(state.highest.next());
+        state.highest = ballot;
         Some(Request::Rejoin {
             key: self.key.clone(),
             token: self.token.clone(),
@@ -256,7 +343,7 @@ impl Cell {
             false => state.lease.handed_on(terms, self.clock.now())?,
         };
         let (name, key, token) = (self.name.clone(), self.key.clone(), self.token.clone());
-        let cell = Self::new(name, key, token, fence, self.clock.clone(), lease);
+        let cell = Self::named(name, key, token, fence, self.clock.clone(), lease);
         let mut handed = cell.lock();
         (handed.highest, handed.longest) = (state.highest, state.longest);
         handed.ticket = state.ticket.take();
@@ -270,6 +357,7 @@ impl Cell {
     pub(crate) fn orphan(&self) -> Orphan {
         let state = self.lock();
         let ticket = state.ticket.clone();
-        Orphan::new(&self.key, &self.token, state.longest, state.highest).with(ticket)
+        let highest = self.fence.map(|_| state.highest);
+        Orphan::new(&self.key, &self.token, state.longest, highest).with(ticket)
     }
 }

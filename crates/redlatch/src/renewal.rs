@@ -22,8 +22,8 @@ struct Entry {
     cell: Arc<Cell>,
     ttl: Ttl,
     round: Round,
-    /// The nodes that have lost the key.
-    missing: Vec<usize>,
+    /// The nodes that have lost the key, one bit each.
+    missing: u64,
 }
 
 type Replies = (usize, Vec<Result<Reply, NodeError>>);
@@ -34,21 +34,26 @@ impl Renewal {
     pub(crate) fn send(driver: &Driver, batch: Vec<(Arc<Cell>, Ttl)>) -> Self {
         let sent = driver.now();
         let nodes = driver.nodes();
-        let requests: Vec<_> = batch.iter().map(|(cell, ttl)| cell.extend(*ttl)).collect();
+        let mut requests: Vec<_> = batch.iter().map(|(cell, ttl)| cell.extend(*ttl)).collect();
         // More time than an acquire has, but less than lies between two tries: a
         // mute connection is replaced after three of them, while there is a
         // lease to renew.
         let shortest = batch.iter().map(|(_, ttl)| ttl.duration()).min();
         let limit = (shortest.unwrap_or_default() / 12).max(driver.node_timeout());
+        let last = nodes.len() - 1;
         let ask = |node: usize| -> Answers {
-            let answers = nodes[node].call_all(requests.clone(), limit);
+            let requests = match node == last {
+                true => std::mem::take(&mut requests),
+                false => requests.clone(),
+            };
+            let answers = nodes[node].call_all(requests, limit);
             Box::pin(async move { (node, answers.await) })
         };
         let entry = |(cell, ttl)| Entry {
             cell,
             ttl,
             round: Round::new(nodes.len()),
-            missing: Vec::new(),
+            missing: 0,
         };
         Self {
             sent,
@@ -59,14 +64,15 @@ impl Renewal {
 
     /// Waits until every lease is renewed, lost, or to be tried again. A node
     /// that does not answer is not waited for longer than that.
-    pub(crate) async fn decide(mut self) -> Self {
-        let open = |entry: &Entry| entry.round.verdict() == Verdict::Open;
-        while self.batch.iter().any(open)
+    pub(crate) async fn decide(mut self, driver: &Driver) -> Self {
+        let open = |entry: &&Entry| entry.round.verdict() == Verdict::Open;
+        while self.batch.iter().find(open).is_some()
             && let Some(replies) = self.answers.next().await
         {
-            self.count(replies);
+            self.count(replies, driver.now());
         }
-        for entry in &self.batch {
+        // A node that answered less than it was asked.
+        for entry in self.batch.iter().filter(open) {
             entry.cell.lock().renewing = false;
         }
         self
@@ -77,23 +83,23 @@ impl Renewal {
     /// it is not counted, so nothing depends on what they say.
     pub(crate) async fn heal(mut self, driver: &Driver, proposals: &Proposals) {
         while let Some(replies) = self.answers.next().await {
-            self.count(replies);
+            self.count(replies, driver.now());
         }
         let mut rejoins = FuturesUnordered::new();
         for entry in self.batch {
-            if entry.round.verdict() != Verdict::Won || entry.missing.is_empty() {
+            if entry.round.verdict() != Verdict::Won || entry.missing == 0 {
                 continue;
             }
             let Some(request) = entry.cell.rejoin(entry.ttl, proposals) else {
                 continue;
             };
-            for node in entry.missing {
-                let node = &driver.nodes()[node];
+            let nodes = driver.nodes().iter().enumerate();
+            for (_, node) in nodes.filter(|(node, _)| entry.missing & 1 << node != 0) {
                 let answer = node.call(request.clone(), driver.limit(entry.ttl));
                 let cell = entry.cell.clone();
                 rejoins.push(async move {
                     let answer = answer.await;
-                    let (lock, token) = (&cell.name, cell.token.short());
+                    let (lock, token) = (cell.name(), cell.token.short());
                     tracing::debug!(%lock, token, node = node.name(), ?answer, "rejoin");
                 });
             }
@@ -101,21 +107,20 @@ impl Renewal {
         while rejoins.next().await.is_some() {}
     }
 
-    fn count(&mut self, (node, replies): Replies) {
+    fn count(&mut self, (node, replies): Replies, now: Instant) {
         for (entry, reply) in self.batch.iter_mut().zip(replies) {
             let vote = reply.as_ref().map_or(Vote::Failed, Vote::from);
             if matches!(reply, Ok(Reply::Missing)) {
-                entry.missing.push(node);
+                entry.missing |= 1 << node;
             }
             let before = entry.round.verdict();
             let verdict = entry.round.vote(node, vote);
-            match verdict {
-                _ if verdict == before => {}
-                Verdict::Won => {
-                    entry.cell.extended(self.sent, entry.ttl);
-                }
-                Verdict::Refused => entry.cell.refused(),
-                Verdict::Open | Verdict::Again | Verdict::Unavailable | Verdict::Mixed => {}
+            match (before, verdict) {
+                (Verdict::Open, Verdict::Open) => {}
+                (Verdict::Open, _) => entry.cell.renewed(self.sent, entry.ttl, verdict, now),
+                // Too many had failed to tell until now.
+                (Verdict::Mixed, Verdict::Refused) => entry.cell.refused(),
+                _ => {}
             }
         }
     }
