@@ -150,12 +150,10 @@ impl Lease {
 
     /// What is to be done now.
     pub fn next(&mut self, now: Instant) -> Step {
-        let left = self.remaining(now);
+        let left = self.until_notice(now);
         if let Some(loss) = self.loss {
             return Step::Lost(loss);
         }
-        // The holder is told a little before the validity ends, never after.
-        let left = left.saturating_sub(self.notice());
         if left.is_zero() {
             let loss = self.ending();
             self.loss = Some(loss);
@@ -168,6 +166,12 @@ impl Lease {
             Some(length) => Step::Renew(length),
             None => Step::Wait(left),
         }
+    }
+
+    /// How long it is until its holder is told that it ends, unless it is
+    /// renewed before: a little before the validity ends, never after.
+    pub fn until_notice(&mut self, now: Instant) -> Duration {
+        self.remaining(now).saturating_sub(self.notice())
     }
 
     /// A quorum has confirmed the EXTEND that was sent at `sent`. Too late for a

@@ -373,7 +373,7 @@ impl Hold {
         match votes.verdict().await {
             Verdict::Won => {
                 self.client.reaper.finish(votes);
-                cell.extended(sent, ttl);
+                cell.extended(sent, ttl, driver.now());
             }
             Verdict::Refused => cell.refused(),
             Verdict::Open | Verdict::Again | Verdict::Unavailable | Verdict::Mixed => {

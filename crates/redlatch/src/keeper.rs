@@ -1,6 +1,6 @@
 //! Renews every lease of a client, and tells holders of a loss, from one task.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,6 +29,11 @@ const JUMP: Duration = Duration::from_millis(20);
 /// way: enough to keep a server busy, few enough to let other requests between.
 const BATCH: usize = 256;
 const BATCHES: usize = 4;
+
+/// How many may be under way when leases have come so near to their end that
+/// those few don't keep up: on a busy machine an answer takes long, however
+/// little there is to do. What is held then counts for more than what is asked for.
+const HURRIED_BATCHES: usize = 24;
 
 /// Keeps the leases that it is given.
 pub(crate) struct Keeper {
@@ -71,9 +76,9 @@ struct Queue {
 
 #[derive(Default)]
 struct Inner {
-    /// Those that are due at the same tick: in no order, so that one is taken
-    /// out at once. Nothing may be left of them.
-    leases: BTreeMap<Tick, Vec<Arc<Cell>>>,
+    /// By the tick at which they are due. One that is taken out leaves a gap, so
+    /// that the others stay in their places; the last of them is never a gap.
+    leases: BTreeMap<Tick, Vec<Option<Arc<Cell>>>>,
     /// When the task will look again; never, when there is nothing.
     planned: Option<Tick>,
 }
@@ -119,13 +124,33 @@ impl Queue {
         let now = Instant::now();
         let mut inner = self.lock();
         let mut state = cell.lock();
-        let due = match state.lease.next(clock.now()) {
-            Step::Wait(wait) => self.tick_after(now, wait),
-            Step::Renew(_) | Step::Lost(_) => self.tick(now),
-        };
+        let due = self.due(&mut state, now, clock.now());
         inner.put(cell, &mut state, due);
         if inner.planned.is_none_or(|planned| due < planned) {
             self.wake.notify_one();
+        }
+    }
+
+    /// Plans anew for leases whose renewal is decided.
+    fn settle<'a>(&self, cells: impl Iterator<Item = &'a Arc<Cell>>, clock: &dyn Clock) {
+        let (now, time) = (Instant::now(), clock.now());
+        let mut inner = self.lock();
+        for cell in cells {
+            let mut state = cell.lock();
+            state.renewing = false;
+            if !state.released {
+                inner.remove(cell, state.slot);
+                let due = self.due(&mut state, now, time);
+                inner.put(cell, &mut state, due);
+            }
+        }
+    }
+
+    /// When something is to be done about a lease.
+    fn due(&self, state: &mut State, now: Instant, time: redlatch_core::Instant) -> Tick {
+        match state.lease.next(time) {
+            Step::Wait(wait) => self.tick_after(now, wait),
+            Step::Renew(_) | Step::Lost(_) => self.tick(now),
         }
     }
 
@@ -134,25 +159,17 @@ impl Queue {
         let mut state = cell.lock();
         state.released = true;
         state.lease.release();
-        let slot = state.slot;
-        drop(state);
-        inner.remove(cell, slot);
+        inner.remove(cell, state.slot);
     }
 
     /// Does what is to be done about the leases that are due at `now`, or about
     /// all of them: adds those that are to be renewed to `waiting`.
-    fn attend(
-        &self,
-        now: Instant,
-        all: bool,
-        clock: &dyn Clock,
-        waiting: &mut VecDeque<(Arc<Cell>, Ttl)>,
-    ) {
+    fn attend(&self, now: Instant, all: bool, clock: &dyn Clock, waiting: &mut Waiting) {
         let due = self.lock().take_due(match all {
             true => Tick::MAX,
             false => self.tick(now),
         });
-        let mut due = due.into_iter().flatten().peekable();
+        let mut due = due.into_iter().flatten().flatten().peekable();
         let mut lost = Vec::new();
         // In portions, so that nobody is kept waiting, and the time is right.
         while due.peek().is_some() {
@@ -168,8 +185,11 @@ impl Queue {
                     Ok(wait) => inner.put(&cell, &mut state, self.tick_after(now, wait)),
                     Err(loss) => lost.push((cell.clone(), loss)),
                 }
-                drop(state);
-                waiting.extend(renewal.map(|ttl| (cell, ttl)));
+                if let Some(ttl) = renewal {
+                    let end = self.tick_after(now, state.lease.remaining(time));
+                    drop(state);
+                    waiting.put(end, cell, ttl);
+                }
             }
         }
         for (cell, loss) in lost {
@@ -191,25 +211,29 @@ impl Inner {
     fn put(&mut self, cell: &Arc<Cell>, state: &mut State, due: Tick) {
         let cells = self.leases.entry(due).or_default();
         let place = cells.len() as u32;
-        cells.push(cell.clone());
+        cells.push(Some(cell.clone()));
         state.slot = Slot { due, place };
     }
 
     /// Takes a lease out, if it is still where it was put.
     fn remove(&mut self, cell: &Cell, Slot { due, place }: Slot) {
-        let at = place as usize;
         let Some(cells) = self.leases.get_mut(&due) else {
             return;
         };
-        if cells.get(at).is_some_and(|found| ptr::eq(&**found, cell)) {
-            cells.swap_remove(at);
-            if let Some(moved) = cells.get(at) {
-                moved.lock().slot.place = place;
-            }
+        let is_it = |found: &mut Arc<Cell>| ptr::eq(&**found, cell);
+        if let Some(found) = cells.get_mut(place as usize) {
+            found.take_if(is_it);
+        }
+        while let Some(None) = cells.last() {
+            cells.pop();
+        }
+        if cells.is_empty() {
+            // For the next lease that is due then; more are not to be expected.
+            cells.shrink_to(4);
         }
     }
 
-    fn take_due(&mut self, now: Tick) -> Vec<Vec<Arc<Cell>>> {
+    fn take_due(&mut self, now: Tick) -> Vec<Vec<Option<Arc<Cell>>>> {
         let mut due = Vec::new();
         while let Some(first) = self
             .leases
@@ -234,12 +258,52 @@ impl Inner {
     }
 }
 
+/// Leases that are to be renewed, by when they end: the first to end goes first,
+/// since one that is late or short must not wait behind many that have time.
+#[derive(Default)]
+struct Waiting {
+    leases: BTreeMap<Tick, Vec<(Arc<Cell>, Ttl)>>,
+}
+
+impl Waiting {
+    fn put(&mut self, end: Tick, cell: Arc<Cell>, ttl: Ttl) {
+        self.leases.entry(end).or_default().push((cell, ttl));
+    }
+
+    /// How many batches may be under way.
+    fn most_batches(&self, now: Tick) -> usize {
+        let Some((end, leases)) = self.leases.first_key_value() else {
+            return 0;
+        };
+        // They are due when two thirds are left.
+        let late = |ttl: Ttl| end.saturating_sub(now) < ttl.millis() / 2;
+        match leases.first().is_some_and(|(_, ttl)| late(*ttl)) {
+            true => HURRIED_BATCHES,
+            false => BATCHES,
+        }
+    }
+
+    fn next_batch(&mut self) -> Vec<(Arc<Cell>, Ttl)> {
+        let mut batch = Vec::with_capacity(BATCH);
+        while let Some(mut first) = self.leases.first_entry() {
+            let leases = first.get_mut();
+            let rest = leases.len().saturating_sub(BATCH - batch.len());
+            batch.extend(leases.drain(rest..));
+            if rest > 0 {
+                break;
+            }
+            first.remove();
+        }
+        batch
+    }
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 async fn keep(driver: Arc<Driver>, proposals: Arc<Proposals>, queue: Arc<Queue>) {
-    let mut waiting: VecDeque<(Arc<Cell>, Ttl)> = VecDeque::new();
+    let mut waiting = Waiting::default();
     let mut batches = FuturesUnordered::new();
     let mut healing = FuturesUnordered::new();
     let mut before = (Instant::now(), driver.now());
@@ -249,10 +313,9 @@ async fn keep(driver: Arc<Driver>, proposals: Arc<Proposals>, queue: Arc<Queue>)
         let jumped = clock.since(before.1) > now.duration_since(before.0) + JUMP;
         before = (now, clock);
         queue.attend(now, jumped, &**driver.clock(), &mut waiting);
-        while batches.len() < BATCHES && !waiting.is_empty() {
-            let size = waiting.len().min(BATCH);
-            let batch = waiting.drain(..size).collect();
-            batches.push(Renewal::send(&driver, batch).decide(&driver));
+        while batches.len() < waiting.most_batches(queue.tick(now)) {
+            let renewal = Renewal::send(&driver, waiting.next_batch());
+            batches.extend(renewal.map(|renewal| renewal.decide(&driver)));
         }
         let look_again = async {
             match queue.plan(Instant::now()) {
@@ -263,7 +326,10 @@ async fn keep(driver: Arc<Driver>, proposals: Arc<Proposals>, queue: Arc<Queue>)
         // What is under way comes first, and is bounded by what is handed in.
         tokio::select! {
             biased;
-            Some(decided) = batches.next() => healing.push(decided.heal(&driver, &proposals)),
+            Some(decided) = batches.next() => {
+                queue.settle(decided.cells(), &**driver.clock());
+                healing.push(decided.heal(&driver, &proposals));
+            }
             Some(()) = healing.next() => {}
             () = queue.wake.notified() => {}
             () = look_again => {}

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redlatch_core::{Ballot, Fence, Instant, Key, Loss, Request, Step, Terms, Token, Ttl, Verdict};
+use redlatch_core::{Ballot, Fence, Instant, Key, Loss, Request, Step, Terms, Token, Ttl};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -121,22 +121,20 @@ pub(crate) struct Cell {
 
 impl State {
     /// When the keeper is to look at the lease again, and what it is to renew it
-    /// for until then.
+    /// for until then. It plans anew when that is decided; until then only the
+    /// end of the lease counts.
     pub(crate) fn attend(&mut self, now: Instant) -> (Result<Duration, Loss>, Option<Ttl>) {
-        let mut renewal = None;
-        loop {
-            match self.lease.next(now) {
-                Step::Wait(wait) => return (Ok(wait), renewal),
-                Step::Lost(loss) => return (Err(loss), None),
-                Step::Renew(ttl) => {
-                    self.lease.extending(now);
-                    // One at a time: the next is worth a try when it has failed.
-                    if !std::mem::replace(&mut self.renewing, true) {
-                        renewal = Some(ttl);
-                    }
-                }
+        let renewal = match self.lease.next(now) {
+            Step::Lost(loss) => return (Err(loss), None),
+            _ if self.renewing => None,
+            Step::Wait(wait) => return (Ok(wait), None),
+            Step::Renew(ttl) => {
+                self.lease.extending(now);
+                self.renewing = true;
+                Some(ttl)
             }
-        }
+        };
+        (Ok(self.lease.until_notice(now)), renewal)
     }
 }
 
@@ -170,7 +168,7 @@ pub(crate) struct State {
     pub(crate) ticket: Option<Arc<str>>,
     /// Where the keeper has put it last.
     pub(crate) slot: Slot,
-    /// Whether a renewal is under way.
+    /// Whether a renewal is under way, or waits to be sent.
     pub(crate) renewing: bool,
     /// Whether its guard is gone: then the keeper must not take it up again.
     pub(crate) released: bool,
@@ -245,25 +243,8 @@ impl Cell {
 
     /// A quorum has confirmed the EXTEND that was sent at `sent`. False when
     /// that comes too late.
-    pub(crate) fn extended(&self, sent: Instant, ttl: Ttl) -> bool {
-        let now = self.clock.now();
+    pub(crate) fn extended(&self, sent: Instant, ttl: Ttl, now: Instant) -> bool {
         self.lock().lease.extended(sent, ttl, now)
-    }
-
-    /// A renewal that was sent at `sent` is decided.
-    pub(crate) fn renewed(&self, sent: Instant, ttl: Ttl, verdict: Verdict, now: Instant) {
-        let mut state = self.lock();
-        state.renewing = false;
-        match verdict {
-            Verdict::Won => {
-                state.lease.extended(sent, ttl, now);
-            }
-            Verdict::Refused => {
-                drop(state);
-                self.refused();
-            }
-            Verdict::Open | Verdict::Again | Verdict::Unavailable | Verdict::Mixed => {}
-        }
     }
 
     /// So many nodes refused that the lease is lost.
@@ -299,7 +280,17 @@ impl Cell {
 
     /// The request that makes the lease run for another `ttl`.
     pub(crate) fn extend(&self, ttl: Ttl) -> Request {
+        self.extension(&mut self.lock(), ttl)
+    }
+
+    /// The same for one who has waited to send it; nothing when the lease is over.
+    pub(crate) fn renewal(&self, ttl: Ttl, now: Instant) -> Option<Request> {
         let mut state = self.lock();
+        let is_held = state.lease.loss(now).is_none();
+        is_held.then(|| self.extension(&mut state, ttl))
+    }
+
+    fn extension(&self, state: &mut State, ttl: Ttl) -> Request {
         state.longest = state.longest.max(ttl);
         Request::Extend {
             key: self.key.clone(),

@@ -30,16 +30,27 @@ type Replies = (usize, Vec<Result<Reply, NodeError>>);
 type Answers = Pin<Box<dyn Future<Output = Replies> + Send>>;
 
 impl Renewal {
-    /// Sends an EXTEND for every lease of the batch to every node.
-    pub(crate) fn send(driver: &Driver, batch: Vec<(Arc<Cell>, Ttl)>) -> Self {
+    /// Sends an EXTEND for every lease of the batch to every node. Nothing when
+    /// all of them are over.
+    pub(crate) fn send(driver: &Driver, batch: Vec<(Arc<Cell>, Ttl)>) -> Option<Self> {
         let sent = driver.now();
         let nodes = driver.nodes();
-        let mut requests: Vec<_> = batch.iter().map(|(cell, ttl)| cell.extend(*ttl)).collect();
+        let mut requests = Vec::with_capacity(batch.len());
+        let entry = |(cell, ttl): (Arc<Cell>, Ttl)| {
+            requests.push(cell.renewal(ttl, sent)?);
+            Some(Entry {
+                cell,
+                ttl,
+                round: Round::new(nodes.len()),
+                missing: 0,
+            })
+        };
+        let batch: Vec<Entry> = batch.into_iter().filter_map(entry).collect();
         // More time than an acquire has, but less than lies between two tries: a
         // mute connection is replaced after three of them, while there is a
         // lease to renew.
-        let shortest = batch.iter().map(|(_, ttl)| ttl.duration()).min();
-        let limit = (shortest.unwrap_or_default() / 12).max(driver.node_timeout());
+        let shortest = batch.iter().map(|entry| entry.ttl).min()?;
+        let limit = (shortest.duration() / 12).max(driver.node_timeout());
         let last = nodes.len() - 1;
         let ask = |node: usize| -> Answers {
             let requests = match node == last {
@@ -49,33 +60,29 @@ impl Renewal {
             let answers = nodes[node].call_all(requests, limit);
             Box::pin(async move { (node, answers.await) })
         };
-        let entry = |(cell, ttl)| Entry {
-            cell,
-            ttl,
-            round: Round::new(nodes.len()),
-            missing: 0,
-        };
-        Self {
+        let answers = (0..nodes.len()).map(ask).collect();
+        Some(Self {
+            batch,
             sent,
-            answers: (0..nodes.len()).map(ask).collect(),
-            batch: batch.into_iter().map(entry).collect(),
-        }
+            answers,
+        })
     }
 
     /// Waits until every lease is renewed, lost, or to be tried again. A node
     /// that does not answer is not waited for longer than that.
     pub(crate) async fn decide(mut self, driver: &Driver) -> Self {
-        let open = |entry: &&Entry| entry.round.verdict() == Verdict::Open;
-        while self.batch.iter().find(open).is_some()
+        let open = |entry: &Entry| entry.round.verdict() == Verdict::Open;
+        while self.batch.iter().any(open)
             && let Some(replies) = self.answers.next().await
         {
             self.count(replies, driver.now());
         }
-        // A node that answered less than it was asked.
-        for entry in self.batch.iter().filter(open) {
-            entry.cell.lock().renewing = false;
-        }
         self
+    }
+
+    /// The leases that it is about.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = &Arc<Cell>> {
+        self.batch.iter().map(|entry| &entry.cell)
     }
 
     /// Waits for the nodes that are left, and lets those that have lost a lease
@@ -115,12 +122,13 @@ impl Renewal {
             }
             let before = entry.round.verdict();
             let verdict = entry.round.vote(node, vote);
-            match (before, verdict) {
-                (Verdict::Open, Verdict::Open) => {}
-                (Verdict::Open, _) => entry.cell.renewed(self.sent, entry.ttl, verdict, now),
-                // Too many had failed to tell until now.
-                (Verdict::Mixed, Verdict::Refused) => entry.cell.refused(),
-                _ => {}
+            match verdict {
+                _ if verdict == before => {}
+                Verdict::Won => {
+                    entry.cell.extended(self.sent, entry.ttl, now);
+                }
+                Verdict::Refused => entry.cell.refused(),
+                Verdict::Open | Verdict::Again | Verdict::Unavailable | Verdict::Mixed => {}
             }
         }
     }

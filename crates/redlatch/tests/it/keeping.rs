@@ -1,11 +1,13 @@
 //! One task keeps every lease of a client.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redlatch::core::Instant;
-use redlatch::{Clock, Loss, Redlatch, SystemClock};
+use redlatch::core::{Instant, Request};
+use redlatch::node::{Call, CallAll, Charter, Node, NodeError, Ready};
+use redlatch::{Clock, Guard, Loss, MemoryNode, Redlatch, SystemClock};
 use redlatch_testkit::RedisServer;
 
 use crate::support::{armed, build, eventually};
@@ -142,4 +144,110 @@ async fn release_ends_renewal_also_while_one_is_under_way() {
         "nothing is renewed any more"
     );
     assert!(server.locks().is_empty());
+}
+
+/// A node that does all that it is asked to, but answers late.
+struct Late {
+    inner: MemoryNode,
+    by_millis: Arc<AtomicU64>,
+}
+
+impl Late {
+    async fn delay(by_millis: Arc<AtomicU64>) {
+        let by = Duration::from_millis(by_millis.load(Ordering::Relaxed));
+        tokio::time::sleep(by).await;
+    }
+}
+
+impl Node for Late {
+    fn enlist(&mut self, charter: Charter) {
+        self.inner.enlist(charter);
+    }
+
+    fn name(&self) -> &str {
+        "late"
+    }
+
+    fn call(&self, request: Request, limit: Duration) -> Call {
+        let (answer, delay) = (
+            self.inner.call(request, limit),
+            Self::delay(self.by_millis.clone()),
+        );
+        Box::pin(async move {
+            delay.await;
+            answer.await
+        })
+    }
+
+    fn call_all(&self, requests: Vec<Request>, limit: Duration) -> CallAll {
+        let (answers, delay) = (
+            self.inner.call_all(requests, limit),
+            Self::delay(self.by_millis.clone()),
+        );
+        Box::pin(async move {
+            delay.await;
+            answers.await
+        })
+    }
+
+    fn ready(
+        &self,
+        limit: Duration,
+    ) -> Pin<Box<dyn Future<Output = Result<Ready, NodeError>> + Send>> {
+        self.inner.ready(limit)
+    }
+}
+
+/// The runtime's clock, which a test can stop.
+#[derive(Debug)]
+struct RuntimeClock(tokio::time::Instant);
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> Instant {
+        let now = self.0.elapsed();
+        Instant::new(now, now)
+    }
+}
+
+/// A client of one node that answers as late as is said, and so many leases.
+async fn many(ttl: Duration, count: usize) -> (Redlatch, Arc<AtomicU64>, Vec<Guard>) {
+    let by_millis = Arc::new(AtomicU64::new(0));
+    let clock = Arc::new(RuntimeClock(tokio::time::Instant::now()));
+    let node = Late {
+        inner: MemoryNode::with_clock(clock.clone()),
+        by_millis: by_millis.clone(),
+    };
+    let builder = Redlatch::builder().node(node).clock(clock).ttl(ttl);
+    let latch = builder.node_timeout(Duration::from_millis(250));
+    let latch = latch.build().await.unwrap();
+    let locks = (0..count).map(|number| {
+        let mutex = latch.mutex(format!("job-{number}"));
+        async move { mutex.lock().await.unwrap() }
+    });
+    let guards = futures_util::future::join_all(locks).await;
+    (latch, by_millis, guards)
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_are_kept_although_each_answer_takes_long() {
+    // A thousand renewals at a time, each in 200 ms, would be ten thousand in
+    // the two seconds that are left when they come due.
+    let (_latch, by_millis, guards) = many(Duration::from_secs(3), 12_000).await;
+    by_millis.store(200, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    let held = guards.iter().filter(|guard| guard.ensure_held().is_ok());
+    assert_eq!(held.count(), guards.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_lease_does_not_wait_behind_many_long_ones() {
+    // They all come due in the same moment, and take two seconds.
+    let (latch, by_millis, guards) = many(Duration::from_secs(30), 10_000).await;
+    let short = latch.mutex("short").ttl(Duration::from_millis(1500));
+    let short = short.lock().await.unwrap();
+    by_millis.store(200, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    short.ensure_held().unwrap();
+    let held = guards.iter().filter(|guard| guard.ensure_held().is_ok());
+    assert_eq!(held.count(), guards.len());
 }
