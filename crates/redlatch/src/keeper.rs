@@ -81,6 +81,8 @@ struct Inner {
     leases: BTreeMap<Tick, Vec<Option<Arc<Cell>>>>,
     /// When the task will look again; never, when there is nothing.
     planned: Option<Tick>,
+    /// Whether a lease was put in since that was planned.
+    used: bool,
 }
 
 /// Milliseconds since the keeper started.
@@ -119,16 +121,19 @@ impl Queue {
         due.next_multiple_of(grain)
     }
 
-    /// Puts a new lease in, and tells the task when it would look too late.
-    fn put(&self, cell: &Arc<Cell>, clock: &dyn Clock) {
+    /// Puts a new lease in, and tells the task when it would look too late. Says
+    /// whether it was told.
+    fn put(&self, cell: &Arc<Cell>, clock: &dyn Clock) -> bool {
         let now = Instant::now();
         let mut inner = self.lock();
         let mut state = cell.lock();
         let due = self.due(&mut state, now, clock.now());
         inner.put(cell, &mut state, due);
-        if inner.planned.is_none_or(|planned| due < planned) {
+        let told = inner.planned.is_none_or(|planned| due < planned);
+        if told {
             self.wake.notify_one();
         }
+        told
     }
 
     /// Plans anew for leases whose renewal is decided.
@@ -198,10 +203,17 @@ impl Queue {
     }
 
     /// When to look again.
+    ///
+    /// Once more when the last lease is gone: where many are taken and given back
+    /// soon, one after the other, the task need not be told of each.
     fn plan(&self, now: Instant) -> Option<Instant> {
         let mut inner = self.lock();
         let heartbeat = self.tick(now) + millis(HEARTBEAT);
-        inner.planned = inner.first_due().map(|first| first.min(heartbeat));
+        let used = std::mem::take(&mut inner.used);
+        inner.planned = match inner.first_due() {
+            Some(first) => Some(first.min(heartbeat)),
+            None => used.then_some(heartbeat),
+        };
         let planned = inner.planned.map(Duration::from_millis);
         planned.map(|planned| self.start + planned)
     }
@@ -213,6 +225,7 @@ impl Inner {
         let place = cells.len() as u32;
         cells.push(Some(cell.clone()));
         state.slot = Slot { due, place };
+        self.used = true;
     }
 
     /// Takes a lease out, if it is still where it was put.
@@ -334,5 +347,39 @@ async fn keep(driver: Arc<Driver>, proposals: Arc<Proposals>, queue: Arc<Queue>)
             () = queue.wake.notified() => {}
             () = look_again => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlatch_core::{Key, Lease, Terms, Token};
+
+    use super::*;
+    use crate::clock::SystemClock;
+
+    #[test]
+    fn the_task_is_not_told_of_each_lease_that_is_given_back_soon() {
+        let terms = Terms {
+            ttl: Ttl::new(Duration::from_secs(10)).unwrap(),
+            renewal: true,
+            max_hold: None,
+        };
+        let queue = Queue::new();
+        let now = Instant::now();
+        let cycle = || {
+            let (key, token) = (Key::new("k"), Token::parse("t").unwrap());
+            let lease = Lease::granted(terms, SystemClock.now(), terms.ttl);
+            let cell = Cell::new("k".into(), key, token, None, Arc::new(SystemClock), lease);
+            let told = queue.put(&cell, &SystemClock);
+            queue.remove(&cell);
+            told
+        };
+        assert!(cycle(), "nobody looks without being told");
+        // Told, it comes too late to see the lease.
+        assert!(queue.plan(now).is_some());
+        assert!(!cycle() && !cycle(), "it will look by itself");
+        assert!(queue.plan(now).is_some());
+        assert_eq!(queue.plan(now), None, "nothing was put in meanwhile");
+        assert!(cycle());
     }
 }
