@@ -113,8 +113,8 @@ impl Case {
     pub(crate) fn estimate(&self, contender: &Contender) -> f64 {
         // The first one, warm-up and all, and each of the others.
         let (first, others) = match (contender.language, &self.action) {
-            ("java", Action::Cycles(_)) => (3.0, 0.8),
-            ("java", _) => (1.0, 0.8),
+            ("java", Action::Cycles(_)) => (3.0, 0.7),
+            ("java", _) => (0.8, 0.6),
             ("python" | "node", _) => (0.3, 0.15),
             _ => (0.05, 0.03),
         };
@@ -123,7 +123,8 @@ impl Case {
                 Some(count) => (count as f64 / 30_000.0).min(cycles.seconds),
                 None => cycles.seconds,
             },
-            Action::Idle { seconds, .. } => seconds + 1.5,
+            // Half of them are busy enough to tell after a fifth of it.
+            Action::Idle { seconds, .. } => seconds * 0.6 + 1.5,
             Action::Crash { ttl_ms } => *ttl_ms as f64 / 1000.0 + 1.0,
             Action::Allocations => 0.5,
             Action::Leases { count, ttl_ms } => {

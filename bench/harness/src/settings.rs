@@ -14,7 +14,7 @@ usage: bench/run [OPTION]...
   --only LIST          only these workloads, such as 1,4
   --contenders LIST    only these, such as redlatch-plain,raw,redsync
   --rounds N           how often everything is measured (3)
-  --seconds S          how long the longest measurements take, others in proportion (1.5)
+  --seconds S          how long the longest measurements take, others in proportion (1.2)
   --json FILE          where all figures are written, after each measurement: else a
                        new file in bench/out
   --continue FILE      goes on with a run that was cut off: what FILE has is not measured
@@ -93,7 +93,7 @@ impl Settings {
             scope.rounds = scope.size(3, 1);
         }
         if scope.seconds == 0.0 {
-            scope.seconds = if scope.quick { 0.5 } else { 1.5 };
+            scope.seconds = if scope.quick { 0.5 } else { 1.2 };
         }
         Ok(settings)
     }
@@ -232,6 +232,6 @@ mod tests {
         let scope = settings.scope;
         assert!(scope.wants(4) && !scope.wants(2));
         assert_eq!(scope.contenders, Some(vec!["raw".into(), "redsync".into()]));
-        assert_eq!((scope.rounds, scope.seconds), (3, 1.5));
+        assert_eq!((scope.rounds, scope.seconds), (3, 1.2));
     }
 }
