@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::plan::Faults;
+use crate::plan::{Faults, Workload};
 use crate::random::Random;
-use crate::server::{Break, Comeback, Server};
+use crate::server::{Break, Comeback, Refusal, Server};
 use crate::workload::Stage;
 use crate::world::{Gate, Path, Ticker, rest};
 
@@ -30,6 +30,7 @@ enum Fault {
     ClientJump,
     ClientDayBack,
     ScriptFlush,
+    Refuses(Refusal),
     NodeClock,
     LostKey,
 }
@@ -141,11 +142,16 @@ impl Site {
             Fault::Crash(Comeback::RolledBack),
             Fault::Crash(Comeback::Emptied),
         ];
+        let refusing = [
+            Fault::Refuses(Refusal::Writes),
+            Fault::Refuses(Refusal::Growth),
+        ];
         let beyond = [Fault::NodeClock, Fault::LostKey];
         match plan.faults {
             // A node that forgets and whose clock is stepped back is beyond all promises.
             Faults::Beyond if random.percent(30) => random.pick(&beyond),
             Faults::Promised if plan.forgets && random.percent(20) => random.pick(&forgetful),
+            _ if plan.workload >= Workload::Third && random.percent(15) => random.pick(&refusing),
             _ if plan.overtakes && random.percent(40) => random.pick(&overtaking),
             _ => random.pick(&common),
         }
@@ -229,6 +235,11 @@ impl Site {
             Fault::ClientJump => self.clocks[client].step(amount as i64, amount as i64),
             Fault::ClientDayBack => self.clocks[client].step(0, -(amount as i64)),
             Fault::ScriptFlush => server.forget_scripts(),
+            Fault::Refuses(what) => {
+                server.refuse(Some(what));
+                rest(length).await;
+                server.refuse(None);
+            }
             Fault::NodeClock => {
                 let by = amount as i64 / 2;
                 let sign = if length.is_multiple_of(2) { 1 } else { -1 };
@@ -266,6 +277,8 @@ impl Fault {
             Self::ClientJump => "client clock jumped",
             Self::ClientDayBack => "client time of day set back",
             Self::ScriptFlush => "scripts flushed",
+            Self::Refuses(Refusal::Writes) => "writes refused",
+            Self::Refuses(Refusal::Growth) => "writes refused for want of memory",
             Self::NodeClock => "node clock stepped and back",
             Self::LostKey => "key lost on a node",
         }

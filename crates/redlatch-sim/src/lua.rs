@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mlua::{Function, Lua, MultiValue, Table};
 
+use crate::store::WRONG_TYPE;
 use crate::value::Value;
 
 /// Runs scripts. Nothing of a server is in here, so all servers share one.
@@ -20,7 +21,8 @@ impl Engine {
         }
     }
 
-    /// Runs a script to its end. `call` does what the script asks the server for.
+    /// Runs a script to its end. `call` does what the script asks the server for. What the
+    /// server refuses to do ends the script, with that answer.
     pub(crate) fn run(
         &mut self,
         text: &str,
@@ -29,6 +31,7 @@ impl Engine {
         mut call: impl FnMut(&[Vec<u8>]) -> Value,
     ) -> Value {
         let lua = &self.lua;
+        let refused = std::cell::RefCell::new(None);
         let compiled = match self.compiled.get(text) {
             Some(function) => Ok(function.clone()),
             None => lua.load(text).into_function(),
@@ -51,7 +54,10 @@ impl Engine {
                     "call",
                     scope.create_function(|lua, words: MultiValue| {
                         match (call.borrow_mut())(&read_words(words)) {
-                            Value::Error(error) => Err(mlua::Error::RuntimeError(error)),
+                            Value::Error(error) => {
+                                *refused.borrow_mut() = Some(error.clone());
+                                Err(mlua::Error::RuntimeError(error))
+                            }
                             value => to_lua(lua, value),
                         }
                     })?,
@@ -68,8 +74,11 @@ impl Engine {
         });
         match ran.and_then(from_lua) {
             Ok(value) => value,
-            // None of our scripts may fail, whatever it finds.
-            Err(error) => panic!("a script failed: {error}"),
+            Err(error) => match refused.take() {
+                Some(refused) if refused != WRONG_TYPE => Value::Error(refused),
+                // None of our scripts may fail, whatever it finds.
+                _ => panic!("a script failed: {error}"),
+            },
         }
     }
 }

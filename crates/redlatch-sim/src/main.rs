@@ -18,8 +18,8 @@ redlatch-sim --kept
   --seed SEED      replay one seed; with --trace print all that happens in it
   --minority       no other fault than that a minority of the nodes goes away
   --stopped        no other fault than that one client after the other is stopped
-  --workload N     1: fenced locks only; 2: plain locks, owners, `run` and force too (default
-                   2; 1 where a mistake is planted)
+  --workload N     1: fenced locks only; 2: plain locks, owners, `run` and force too; 3: with
+                   servers that refuse to write, too (default 3; 1 where a mistake is planted)
   --kept           replay the seeds that once failed (seeds.txt)
   --planted NAME   plant a known mistake, and look for the first seed that finds it
 names: skip-validity quorum-of-answers release-overtakes no-restart-guard
@@ -47,7 +47,7 @@ impl Options {
     /// Mistakes are looked for where there is nothing but what they are about.
     fn workload(&self) -> Workload {
         let usual = match self.planted.is_empty() {
-            true => Workload::Second,
+            true => Workload::Third,
             false => Workload::First,
         };
         self.workload.unwrap_or(usual)
@@ -103,6 +103,7 @@ fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
                 options.workload = Some(match number()? {
                     1 => Workload::First,
                     2 => Workload::Second,
+                    3 => Workload::Third,
                     other => return Err(format!("there is no workload {other}")),
                 });
             }
@@ -181,7 +182,8 @@ fn complain(seed: u64, options: &Options, outcome: &Outcome) {
     };
     let workload = match options.workload() {
         Workload::First => " --workload 1",
-        Workload::Second => "",
+        Workload::Second => " --workload 2",
+        Workload::Third => "",
     };
     println!(
         "replay: cargo run -q --release -p redlatch-sim -- --seed {seed}{scene}{workload} --trace"

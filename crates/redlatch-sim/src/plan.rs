@@ -47,8 +47,10 @@ pub enum Workload {
     /// Fenced locks: waited for, tried, cancelled, handed on, adopted.
     First,
     /// Also a plain lock, owners, `run`, and locks that are taken away by force.
-    #[default]
     Second,
+    /// The same, with servers that refuse to write for a while.
+    #[default]
+    Third,
 }
 
 /// What a simulation is about.

@@ -13,7 +13,8 @@ use crate::lua::Engine;
 use crate::network::Wire;
 use crate::plan::{Kind, Planted};
 use crate::rulebook::{self, Board};
-use crate::store::{Effects, Now, Store};
+pub(crate) use crate::store::Refusal;
+use crate::store::{Effects, Now, Store, is_write};
 use crate::value::{Value, show, take_command};
 use crate::world::{Ticker, World};
 
@@ -43,6 +44,8 @@ struct State {
     next_connection: u64,
     /// Which connections are to be told of which keys.
     tracked: BTreeMap<Vec<u8>, BTreeSet<u64>>,
+    /// What it refuses to do for now.
+    refuses: Option<Refusal>,
     /// What clients want guarded: the rules ask for it, the scripts are told.
     policy: Option<Policy>,
 }
@@ -92,6 +95,7 @@ impl Server {
                 connections: BTreeMap::new(),
                 next_connection: 1,
                 tracked: BTreeMap::new(),
+                refuses: None,
                 policy: None,
             }),
         })
@@ -243,6 +247,10 @@ impl Server {
                 }
             }
             // A plain lock, by one who does not wait.
+            (b"SET", _) if state.refuses.is_some() => {
+                let answer = state.refuses.and_then(|refusal| refusal.of(b"SET"));
+                answer.unwrap_or(Value::Nil)
+            }
             (b"SET", _) => {
                 let mut effects = Effects::default();
                 let answer = match &mut state.memory {
@@ -305,8 +313,11 @@ impl Server {
             }
             heard.len() as i64
         };
+        let refuses = state.refuses;
         let answer = match &mut state.memory {
             Memory::Scripts(store) => {
+                // A script is refused its first write; one that has written goes on.
+                let mut has_written = false;
                 let planted = self.planted.map(|planted| planted.script(script));
                 let script = planted.as_deref().unwrap_or(script);
                 ENGINE.with_borrow_mut(|engine| {
@@ -317,7 +328,14 @@ impl Server {
                                 [1, 2].map(|at| String::from_utf8_lossy(&words[at]));
                             Value::Int(publish(&channel, &message))
                         }
-                        _ => store.run(words, now, &mut effects),
+                        command => {
+                            let refusal = refuses.filter(|_| !has_written);
+                            if let Some(error) = refusal.and_then(|refusal| refusal.of(command)) {
+                                return error;
+                            }
+                            has_written |= is_write(command);
+                            store.run(words, now, &mut effects)
+                        }
                     })
                 })
             }
@@ -341,7 +359,14 @@ impl Server {
                     _ => asked.policy.as_ref(),
                 };
                 let scene = asked.scene(now.millis(), &run, policy, &board);
+                let before = refuses.map(|_| rules.clone());
                 let reply = rules.apply(&asked.request, &scene);
+                // Which of its changes a rule makes first it does not say: all are refused.
+                if let Some(before) = before.filter(|before| before != rules) {
+                    *rules = before;
+                    let refusal = Refusal::Writes.of(b"SET");
+                    return refusal.unwrap_or(Value::Nil);
+                }
                 for (channel, message) in board.calls.into_inner() {
                     publish(&channel, &message);
                 }
@@ -458,6 +483,11 @@ impl Server {
 
     pub(crate) fn forget_scripts(&self) {
         self.lock().scripts.clear();
+    }
+
+    /// Refuses to do something from now on, or does all again.
+    pub(crate) fn refuse(&self, what: Option<Refusal>) {
+        self.lock().refuses = what;
     }
 
     /// Loses a key, as by eviction or a stranger's DEL.

@@ -43,7 +43,39 @@ pub(crate) struct Effects {
     pub(crate) touched: BTreeSet<Vec<u8>>,
 }
 
-const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+/// What a server that takes no writes refuses to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Whatever changes something: too few replicas, or a failed save.
+    Writes,
+    /// Whatever needs more memory.
+    Growth,
+}
+
+impl Refusal {
+    /// What is answered to a command; `None` where it is carried out.
+    pub(crate) fn of(self, command: &[u8]) -> Option<Value> {
+        let grows = matches!(command, b"SET" | b"HSET" | b"ZADD");
+        let writes = grows || matches!(command, b"DEL" | b"PEXPIRE" | b"ZREM");
+        match self {
+            Self::Writes if writes => Some("NOREPLICAS Not enough good replicas to write."),
+            Self::Growth if grows => {
+                Some("OOM command not allowed when used memory > 'maxmemory'.")
+            }
+            _ => None,
+        }
+        .map(|error| Value::Error(error.into()))
+    }
+}
+
+/// Whether a command has changed something, for a script that is refused only
+/// its first write.
+pub(crate) fn is_write(command: &[u8]) -> bool {
+    Refusal::Writes.of(command).is_some()
+}
+
+pub(crate) const WRONG_TYPE: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 impl Store {
     /// Runs one command. What is not here is called by none of our scripts.

@@ -1,7 +1,7 @@
 //! The simulation repeats itself, and finds a mistake that is planted.
 
 use redlatch_sim::check::Rule;
-use redlatch_sim::{Outcome, Planted, Setup, simulate};
+use redlatch_sim::{Outcome, Planted, Setup, Workload, simulate};
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
@@ -35,6 +35,7 @@ fn a_planted_mistake_is_found() {
         let finds = |seed: &u64| {
             let found = simulate(Setup {
                 planted: Some(planted),
+                workload: Workload::First,
                 ..Setup::of(*seed)
             })
             .violations;
@@ -42,4 +43,19 @@ fn a_planted_mistake_is_found() {
         };
         assert!((0..4).any(|seed| finds(&seed)), "{planted:?} was not found");
     }
+}
+
+/// Scripts and plain commands are refused, by servers of both kinds; the history is
+/// held against the promises all the same, which `./test` does with many seeds.
+#[test]
+fn servers_refuse_to_write() {
+    let mut seen = [false; 2];
+    for seed in 0..12 {
+        let outcome = traced(seed);
+        assert_eq!(outcome.violations, [], "seed {seed}");
+        for (seen, error) in seen.iter_mut().zip(["NOREPLICAS", "OOM "]) {
+            *seen |= outcome.trace.iter().any(|line| line.contains(error));
+        }
+    }
+    assert_eq!(seen, [true, true]);
 }
