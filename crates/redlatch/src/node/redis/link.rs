@@ -13,15 +13,17 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ErrorKind, ProtocolVersion, PushInfo, PushKind, RedisError,
+    Value,
 };
 use redlatch_core::{Backoff, Key, News, Request};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, Timeout, timeout, timeout_at};
 
 use super::address::Address;
 use super::checkup;
-use super::dialect::Dialect;
+use super::dialect::{Dialect, Form};
 use super::reply;
 use super::server::{self, Server};
 use super::wire::{self, Before, Trouble};
@@ -83,7 +85,7 @@ struct Shared {
 enum State {
     /// A connection is being made, and there is hope.
     Connecting,
-    Up(Live),
+    Up(Arc<Live>),
     /// The last try failed; the next one comes by itself.
     Down(NodeError),
     /// There will be no more connections.
@@ -91,12 +93,12 @@ enum State {
 }
 
 /// A connection that works, as far as is known.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Live {
     number: u64,
     connection: MultiplexedConnection,
     server: Server,
-    dialect: Arc<Dialect>,
+    dialect: Dialect,
 }
 
 impl Link {
@@ -144,18 +146,26 @@ impl Node for Link {
         let mut turn = self.turn(limit);
         Box::pin(async move {
             loop {
-                let mut live = turn.live().await?;
+                let live = turn.live().await?;
                 if turn.overtakes(std::slice::from_ref(&request)) {
                     turn.shared.give_up(live.number);
-                    turn.spend(live);
+                    turn.spend(&live);
                     continue;
                 }
                 let before = turn.before(&live);
-                let sent = wire::send(&mut live.connection, &live.dialect, &request, before);
-                if let Some(result) = turn.judge(live.number, sent).await {
+                let mut connection = live.connection.clone();
+                let sent = async {
+                    let command = live.dialect.command(&request, Form::Hash);
+                    // By its own function: by that of the trait, each is boxed.
+                    let answer = connection.send_packed_command(&command).await;
+                    let answer = answer.and_then(Value::extract_error);
+                    wire::conclude(&mut connection, &live.dialect, &request, before, answer).await
+                };
+                let answer = turn.wait(pin!(sent)).await;
+                if let Some(result) = turn.judge(live.number, answer) {
                     return result;
                 }
-                turn.spend(live);
+                turn.spend(&live);
             }
         })
     }
@@ -164,20 +174,22 @@ impl Node for Link {
         let mut turn = self.turn(limit);
         Box::pin(async move {
             let result = loop {
-                let mut live = match turn.live().await {
+                let live = match turn.live().await {
                     Ok(live) => live,
                     Err(error) => break Err(error),
                 };
                 if turn.overtakes(&requests) {
                     turn.shared.give_up(live.number);
-                    turn.spend(live);
+                    turn.spend(&live);
                     continue;
                 }
-                let sent = wire::send_all(&mut live.connection, &live.dialect, &requests);
-                if let Some(result) = turn.judge(live.number, sent).await {
+                let mut connection = live.connection.clone();
+                let sent = wire::send_all(&mut connection, &live.dialect, &requests);
+                let answer = turn.wait(pin!(sent)).await;
+                if let Some(result) = turn.judge(live.number, answer) {
                     break result;
                 }
-                turn.spend(live);
+                turn.spend(&live);
             };
             result.unwrap_or_else(|error| vec![Err(error); requests.len()])
         })
@@ -187,14 +199,16 @@ impl Node for Link {
         let mut turn = self.turn(limit);
         Box::pin(async move {
             loop {
-                let mut live = turn.live().await?;
+                let live = turn.live().await?;
                 let told = live.server.tells;
-                let sent = wire::look(&mut live.connection, &key, told);
-                if let Some(result) = turn.judge(live.number, sent).await {
+                let mut connection = live.connection.clone();
+                let sent = wire::look(&mut connection, &key, told);
+                let answer = turn.wait(pin!(sent)).await;
+                if let Some(result) = turn.judge(live.number, answer) {
                     let remaining = result?;
                     return Ok(Watched { remaining, told });
                 }
-                turn.spend(live);
+                turn.spend(&live);
             }
         })
     }
@@ -208,12 +222,14 @@ impl Node for Link {
         let mut turn = self.turn(limit);
         Box::pin(async move {
             loop {
-                let mut live = turn.live().await?;
-                let sent = wire::scan(&mut live.connection, &pattern, after.as_deref());
-                if let Some(result) = turn.judge(live.number, sent).await {
+                let live = turn.live().await?;
+                let mut connection = live.connection.clone();
+                let sent = wire::scan(&mut connection, &pattern, after.as_deref());
+                let answer = turn.wait(pin!(sent)).await;
+                if let Some(result) = turn.judge(live.number, answer) {
                     return result;
                 }
-                turn.spend(live);
+                turn.spend(&live);
             }
         })
     }
@@ -222,12 +238,14 @@ impl Node for Link {
         let mut turn = self.turn(limit);
         Box::pin(async move {
             loop {
-                let mut live = turn.live().await?;
-                let sent = wire::probe(&mut live.connection);
-                if let Some(result) = turn.judge(live.number, sent).await {
+                let live = turn.live().await?;
+                let mut connection = live.connection.clone();
+                let sent = wire::probe(&mut connection);
+                let answer = turn.wait(pin!(sent)).await;
+                if let Some(result) = turn.judge(live.number, answer) {
                     return result;
                 }
-                turn.spend(live);
+                turn.spend(&live);
             }
         })
     }
@@ -275,7 +293,7 @@ impl Node for Link {
     ) -> Pin<Box<dyn Future<Output = Result<Ready, NodeError>> + Send>> {
         let mut turn = self.turn(limit);
         Box::pin(async move {
-            let run = turn.live().await?.server.run;
+            let run = turn.live().await?.server.run.clone();
             let identity = (!run.is_empty()).then(|| run.to_string());
             Ok(Ready { identity })
         })
@@ -289,7 +307,7 @@ impl Link {
             limit,
             deadline: Instant::now() + limit.min(LONGEST_LIMIT),
             spent: 0,
-            first: "".into(),
+            first: None,
         }
     }
 }
@@ -303,29 +321,41 @@ struct Turn {
     spent: u64,
     /// The run of the server behind the first connection that broke under this
     /// call; empty when it is not known.
-    first: Arc<str>,
+    first: Option<Arc<str>>,
 }
 
 impl Turn {
     /// A connection that has not broken under this call, as soon as there is one.
-    async fn live(&mut self) -> Result<Live, NodeError> {
+    async fn live(&mut self) -> Result<Arc<Live>, NodeError> {
+        // Mostly there is one, and nothing to listen for.
+        if let Some(found) = self.look() {
+            return found;
+        }
         let mut changed = pin!(self.shared.changed.notified());
         loop {
             // Listen first, then look: a change between the two would be missed.
             changed.as_mut().enable();
-            match &*self.shared.state() {
-                State::Up(live) if live.number > self.spent => return Ok(live.clone()),
-                State::Down(error) => return Err(error.clone()),
-                State::Ended => {
-                    let gone = "the runtime that this client was built on has ended";
-                    return Err(NodeError::new(NodeErrorKind::Unreachable, gone));
-                }
-                State::Up(_) | State::Connecting => {}
+            if let Some(found) = self.look() {
+                return found;
             }
             if timeout_at(self.deadline, changed.as_mut()).await.is_err() {
                 return Err(NodeError::timed_out(self.limit));
             }
             changed.set(self.shared.changed.notified());
+        }
+    }
+
+    /// A connection that has not broken under this call, or why there will be
+    /// none; nothing while one is being made.
+    fn look(&self) -> Option<Result<Arc<Live>, NodeError>> {
+        match &*self.shared.state() {
+            State::Up(live) if live.number > self.spent => Some(Ok(live.clone())),
+            State::Down(error) => Some(Err(error.clone())),
+            State::Ended => {
+                let gone = "the runtime that this client was built on has ended";
+                Some(Err(NodeError::new(NodeErrorKind::Unreachable, gone)))
+            }
+            State::Up(_) | State::Connecting => None,
         }
     }
 
@@ -337,36 +367,42 @@ impl Turn {
 
     /// What is known of this call's request, about to be sent over `live`.
     fn before(&self, live: &Live) -> Before {
+        let run = Some(&live.server.run).filter(|run| !run.is_empty());
         match self.spent {
             0 => Before::Unsent,
-            _ if !self.first.is_empty() && self.first == live.server.run => Before::UnknownHere,
+            _ if run.is_some() && self.first.as_ref() == run => Before::UnknownHere,
             _ => Before::Unknown,
         }
     }
 
     /// This connection broke, and the reply with it, if there was one.
-    fn spend(&mut self, live: Live) {
+    fn spend(&mut self, live: &Live) {
         if self.spent == 0 {
-            self.first = live.server.run;
+            self.first = Some(live.server.run.clone());
         }
         self.spent = live.number;
     }
 
-    /// Waits for what a connection answers; nothing when the call is to be
-    /// repeated on the next connection.
-    async fn judge<T>(
-        &mut self,
+    /// Waits for what a connection answers, as long as the call may take. What is
+    /// waited for stays where it is: each move would make the call as much larger.
+    fn wait<'a, F: Future>(&self, sent: Pin<&'a mut F>) -> Timeout<Pin<&'a mut F>> {
+        timeout_at(self.deadline, sent)
+    }
+
+    /// The result of the call by what a connection answered; nothing when it is
+    /// to be repeated on the next connection.
+    fn judge<T>(
+        &self,
         number: u64,
-        sent: impl Future<Output = Result<T, Trouble>>,
+        answer: Result<Result<T, Trouble>, Elapsed>,
     ) -> Option<Result<T, NodeError>> {
-        let answer = timeout_at(self.deadline, sent).await;
         match answer {
             Ok(Ok(answer)) => {
-                self.shared.silence.store(0, Ordering::Relaxed);
+                self.shared.is_heard();
                 Some(Ok(answer))
             }
             Ok(Err(Trouble::Error(error))) => {
-                self.shared.silence.store(0, Ordering::Relaxed);
+                self.shared.is_heard();
                 Some(Err(error))
             }
             Ok(Err(Trouble::Gone(error))) => {
@@ -406,6 +442,14 @@ impl Shared {
     fn set(&self, state: State) {
         *self.state() = state;
         self.changed.notify_waiters();
+    }
+
+    /// The server has answered.
+    fn is_heard(&self) {
+        // What all threads read is written only when it changes.
+        if self.silence.load(Ordering::Relaxed) > 0 {
+            self.silence.store(0, Ordering::Relaxed);
+        }
     }
 
     /// What the server says without being asked, or the library of the connection.
@@ -456,9 +500,9 @@ async fn keep_connected(shared: Arc<Shared>) {
                 (failures, silences) = (0, 0);
                 let born = Instant::now();
                 was_up = true;
-                shared.silence.store(0, Ordering::Relaxed);
+                shared.is_heard();
                 tracing::debug!(node = name, "connected");
-                shared.set(State::Up(live));
+                shared.set(State::Up(Arc::new(live)));
                 // Nothing was heard while there was no connection.
                 shared.bells.ring_all();
                 let _ = shared
@@ -545,7 +589,7 @@ async fn connect(shared: &Arc<Shared>, number: u64) -> Result<Live, NodeError> {
     Ok(Live {
         number,
         connection,
-        dialect: Arc::new(dialect),
+        dialect,
         server,
     })
 }

@@ -38,11 +38,21 @@ pub(super) async fn send<C: ConnectionLike>(
     request: &Request,
     before: Before,
 ) -> Result<Reply, Trouble> {
-    let value = match dialect
-        .command(request, Form::Hash)
-        .query_async(connection)
-        .await
-    {
+    let command = dialect.command(request, Form::Hash);
+    let answer = command.query_async(connection).await;
+    conclude(connection, dialect, request, before, answer).await
+}
+
+/// Reads the reply in what the server answered to the command for a request, and
+/// asks once more where that does not say it.
+pub(super) async fn conclude<C: ConnectionLike>(
+    connection: &mut C,
+    dialect: &Dialect,
+    request: &Request,
+    before: Before,
+    answer: Result<Value, RedisError>,
+) -> Result<Reply, Trouble> {
+    let value = match answer {
         // The server forgot its scripts: it was restarted, or told to.
         Err(error) if is_noscript(&error) => dialect
             .command(request, Form::Text)
