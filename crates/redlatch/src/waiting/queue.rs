@@ -1,6 +1,7 @@
 //! Who waits in this process, in the order in which they came.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ const LONGEST_REST: Duration = Duration::from_millis(50);
 /// may hand its lease to the head, without a word to any node.
 pub(crate) struct Queues {
     queues: Mutex<HashMap<Key, Queue>>,
+    /// How many there are: mostly none, and then nobody need lock them.
+    number: AtomicUsize,
     /// Gives up a place in the queues of the nodes.
     leave: Box<dyn Fn(Orphan) + Send + Sync>,
     /// A token that names no lease.
@@ -88,6 +91,7 @@ impl Queues {
     pub(crate) fn new(nobody: Token, leave: impl Fn(Orphan) + Send + Sync + 'static) -> Self {
         Self {
             queues: Mutex::default(),
+            number: AtomicUsize::new(0),
             leave: Box::new(leave),
             nobody,
             contended: Contended::default(),
@@ -107,7 +111,7 @@ impl Queues {
 
     /// Whether anybody waits for this lock.
     pub(crate) fn is_waited_for(&self, key: &Key) -> bool {
-        self.lock().contains_key(key)
+        self.are_any() && self.lock().contains_key(key)
     }
 
     /// How many wait for this lock.
@@ -129,6 +133,7 @@ impl Queues {
             changed: Notify::new(),
         });
         seats.push_back(seat.clone());
+        self.number.store(queues.len(), Ordering::Release);
         Place {
             queues: self,
             key: key.clone(),
@@ -158,7 +163,8 @@ impl Queues {
     /// A holder in this process gives the lock back to the nodes: the head need
     /// not rest any longer.
     pub(crate) fn poke(&self, key: &Key) {
-        if let Some(head) = self.lock().get(key).and_then(|queue| queue.seats.front())
+        if self.are_any()
+            && let Some(head) = self.lock().get(key).and_then(|queue| queue.seats.front())
             && head.lock().rest.take().is_some()
         {
             head.changed.notify_one();
@@ -173,6 +179,9 @@ impl Queues {
         rest: Option<Duration>,
         change: impl FnOnce(&mut Queue) -> Option<T>,
     ) -> Option<T> {
+        if !self.are_any() {
+            return None;
+        }
         let mut queues = self.lock();
         let queue = queues.get_mut(key)?;
         let changed = change(queue);
@@ -186,12 +195,18 @@ impl Queues {
             return changed;
         }
         let orphan = queues.remove(key);
+        self.number.store(queues.len(), Ordering::Release);
         let orphan = orphan.and_then(|mut queue| queue.take_orphan(key));
         drop(queues);
         if let Some(orphan) = orphan {
             (self.leave)(orphan);
         }
         changed
+    }
+
+    /// Whether anybody waits for any lock. One who comes just now asks the nodes.
+    fn are_any(&self) -> bool {
+        self.number.load(Ordering::Acquire) > 0
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Queue>> {
