@@ -85,8 +85,7 @@ impl Bid<'_> {
                 ballot,
                 ticket: self.ticket.clone(),
             };
-            let asked = Instant::now();
-            let mut votes = driver.ask(&request, limit);
+            let mut votes = driver.ask(request, limit);
             match votes.verdict_in_contention().await {
                 Verdict::Won => {
                     let sent = if planted!(SkipValidity) {
@@ -120,7 +119,7 @@ impl Bid<'_> {
                     return Attempt::Unavailable(driver.no_quorum(self.name, failures));
                 }
                 verdict @ (Verdict::Refused | Verdict::Mixed) => {
-                    let took = asked.elapsed();
+                    let took = votes.asked().elapsed();
                     if self.ticket.is_some() || votes.round().granted() > 0 {
                         votes.hear_out(took).await;
                     }

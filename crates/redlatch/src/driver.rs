@@ -1,5 +1,6 @@
 //! Runs core's round over the nodes.
 
+use std::iter;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -76,10 +77,12 @@ impl Driver {
     }
 
     /// Asks all nodes at the same time, never one after the other.
-    pub(crate) fn ask(&self, request: &Request, limit: Duration) -> Votes {
-        let calls = self.nodes.iter().enumerate().map(|(node, target)| Answer {
+    pub(crate) fn ask(&self, request: Request, limit: Duration) -> Votes {
+        let requests = iter::repeat_n(request, self.nodes.len());
+        let targets = self.nodes.iter().zip(requests).enumerate();
+        let calls = targets.map(|(node, (target, request))| Answer {
             node,
-            call: target.call(request.clone(), limit),
+            call: target.call(request, limit),
         });
         let silent =
             |(node, target): (usize, &Arc<dyn Node>)| u64::from(target.is_silent()) << node;
@@ -98,7 +101,7 @@ impl Driver {
     /// those said that have something to say, and who failed.
     pub(crate) async fn ask_all(
         &self,
-        request: &Request,
+        request: Request,
     ) -> (usize, Vec<Reply>, Vec<(usize, NodeError)>) {
         let mut votes = self.ask(request, self.node_timeout);
         let (mut answered, mut replies) = (0, Vec::new());
@@ -262,6 +265,11 @@ impl Votes {
         }
         let all = async { while self.next().await.is_some() {} };
         let _ = timeout(took + GRACE, all).await;
+    }
+
+    /// When the nodes were asked.
+    pub(crate) fn asked(&self) -> time::Instant {
+        self.asked
     }
 
     pub(crate) fn round(&self) -> &Round {

@@ -28,7 +28,7 @@ pub(crate) async fn force(
     let mut ballot = proposals.next(driver.now());
     for round in 1.. {
         let key = key.clone();
-        let mut votes = driver.ask(&Request::Force { key, ballot }, driver.node_timeout());
+        let mut votes = driver.ask(Request::Force { key, ballot }, driver.node_timeout());
         let mut done = 0;
         while let Some((_, answer)) = votes.next().await {
             held |= matches!(answer, Ok(Reply::Released));

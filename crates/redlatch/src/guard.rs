@@ -330,12 +330,12 @@ impl Hold {
         // Whatever happens below, nodes that did not answer are asked again.
         let orphan = cell.orphan();
         let request = orphan.request();
-        let unkept = Unkept::new(&self.client.reaper, orphan.clone());
+        let unkept = Unkept::new(&self.client.reaper, orphan);
         if let Some(lost) = lost {
             return Err(lost.into());
         }
         let driver = &self.client.driver;
-        let mut votes = driver.ask(&request, driver.node_timeout());
+        let mut votes = driver.ask(request, driver.node_timeout());
         let verdict = votes.verdict().await;
         tracing::debug!(
             lock = cell.name(),
@@ -345,8 +345,9 @@ impl Hold {
         );
         match verdict {
             Verdict::Won => {
-                unkept.forget();
-                self.client.reaper.release_rest(orphan, votes);
+                if let Some(orphan) = unkept.forget() {
+                    self.client.reaper.release_rest(orphan, votes);
+                }
                 Ok(())
             }
             Verdict::Refused => {
@@ -369,7 +370,7 @@ impl Hold {
         let driver = &self.client.driver;
         let ttl = cell.lock().lease.allowed(ttl);
         let sent = driver.now();
-        let mut votes = driver.ask(&cell.extend(ttl), driver.limit(ttl));
+        let mut votes = driver.ask(cell.extend(ttl), driver.limit(ttl));
         match votes.verdict().await {
             Verdict::Won => {
                 self.client.reaper.finish(votes);
@@ -394,8 +395,11 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
         let lost = self.loss().is_some() && !planted!(HandOverLost);
-        if self.armed && (lost || !self.hand_over()) {
+        if lost || !self.hand_over() {
             self.let_go();
             self.client.reaper.release(self.lease.cell().orphan());
         }

@@ -56,7 +56,7 @@ pub(crate) async fn inspect(
     name: &Arc<str>,
     key: Key,
 ) -> Result<Option<Inspection>> {
-    let (answered, replies, failures) = driver.ask_all(&Request::Inspect { key }).await;
+    let (answered, replies, failures) = driver.ask_all(Request::Inspect { key }).await;
     if !driver.is_quorum(answered) {
         return Err(Error::NoQuorum(driver.no_quorum(name, failures)));
     }

@@ -179,7 +179,7 @@ impl Mutex {
         let clock = driver.clock().clone();
         let (token, fence) = exported.into_parts();
         let cell = Cell::new(self.name.clone(), key, token, fence, clock, lease);
-        let mut votes = driver.ask(&cell.extend(ttl), driver.limit(ttl));
+        let mut votes = driver.ask(cell.extend(ttl), driver.limit(ttl));
         let taken = |loss| {
             let name = self.name.clone();
             Err(Lost { name, loss }.into())

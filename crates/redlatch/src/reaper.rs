@@ -329,8 +329,8 @@ impl<'a> Unkept<'a> {
     }
 
     /// It is kept, or nothing of it can have reached a node.
-    pub(crate) fn forget(mut self) {
-        self.orphan = None;
+    pub(crate) fn forget(mut self) -> Option<Orphan> {
+        self.orphan.take()
     }
 }
 
