@@ -66,7 +66,7 @@ impl KeyScheme {
             return Err(ConfigError::NameTooLong(name.len()));
         }
         let key = match self {
-            Self::Prefix(prefix) => format!("{prefix}{name}"),
+            Self::Prefix(prefix) => [prefix, name].concat(),
             Self::Raw => name.to_owned(),
             #[cfg(feature = "yii2")]
             Self::Yii2 { prefix, class } => format!("{prefix}{}", yii2::digest(class, name)),
