@@ -6,12 +6,14 @@
 //! a hundred thousand guards dropped at once are released in good order.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redlatch_core::{Backoff, Ballot, Key, Reply, Request, Token, Ttl};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use crate::driver::{Answers, Driver, Votes};
@@ -36,8 +38,7 @@ const REST: Backoff = Backoff {
 pub(crate) struct Reaper {
     nodes: usize,
     jobs: mpsc::UnboundedSender<(Job, Count)>,
-    /// How many jobs are not done.
-    open: watch::Sender<usize>,
+    open: Arc<Open>,
     /// Set when nothing is to be repeated any more.
     hurry: watch::Sender<bool>,
 }
@@ -50,12 +51,29 @@ enum Job {
     Release(Orphan, Answers, Vec<usize>),
 }
 
+/// How many jobs are not done.
+#[derive(Default)]
+struct Open {
+    jobs: AtomicUsize,
+    /// Told when there are none.
+    none: Notify,
+}
+
 /// Counts a job as not done for as long as it lives.
-struct Count(watch::Sender<usize>);
+struct Count(Arc<Open>);
+
+impl Count {
+    fn new(open: &Arc<Open>) -> Self {
+        open.jobs.fetch_add(1, Ordering::Relaxed);
+        Self(open.clone())
+    }
+}
 
 impl Drop for Count {
     fn drop(&mut self) {
-        self.0.send_modify(|open| *open -= 1);
+        if self.0.jobs.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.none.notify_waiters();
+        }
     }
 }
 
@@ -110,7 +128,7 @@ impl Reaper {
         let reaper = Self {
             nodes: driver.nodes().len(),
             jobs,
-            open: watch::Sender::new(0),
+            open: Arc::default(),
             hurry: watch::Sender::new(false),
         };
         tokio::spawn(reap(driver, receiver, reaper.hurry.subscribe()));
@@ -145,15 +163,22 @@ impl Reaper {
     }
 
     fn hand_in(&self, job: Job) {
-        self.open.send_modify(|open| *open += 1);
         // When the runtime has ended nobody receives it, and the ttl is the backstop.
-        let _ = self.jobs.send((job, Count(self.open.clone())));
+        let _ = self.jobs.send((job, Count::new(&self.open)));
     }
 
     /// Waits until every job has been tried on every node.
     pub(crate) async fn drain(&self) {
         self.hurry.send_replace(true);
-        let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
+        loop {
+            let mut none = pin!(self.open.none.notified());
+            // Listen first, then look: the end of the last between the two would be missed.
+            none.as_mut().enable();
+            if self.open.jobs.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            none.await;
+        }
     }
 }
 
