@@ -39,13 +39,18 @@ impl Instant {
 
     /// The time that has passed since `earlier`: never less than either clock says.
     pub fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.nanos_since(earlier))
+    }
+
+    /// The same in nanoseconds.
+    pub(crate) fn nanos_since(self, earlier: Instant) -> u64 {
         let boot = self.boot_nanos.saturating_sub(earlier.boot_nanos);
         let real = self.real_nanos.saturating_sub(earlier.real_nanos);
-        Duration::from_nanos(boot.max(real))
+        boot.max(real)
     }
 }
 
-fn nanos(reading: Duration) -> u64 {
+pub(crate) fn nanos(reading: Duration) -> u64 {
     u64::try_from(reading.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::instant::Instant;
+use crate::instant::{Instant, nanos};
 use crate::validity::Ttl;
 
 /// What a holder has asked for, beside the lock itself.
@@ -32,10 +32,10 @@ pub struct Lease {
     /// for. The nodes started to count later than that, so they end later too.
     confirmed: Instant,
     length: Ttl,
-    /// The oldest that the lease was ever seen, since it was last confirmed.
-    age: Duration,
-    /// The age at which a renewal is next worth a try.
-    renew_at: Duration,
+    /// The oldest that the lease was ever seen, since it was last confirmed, and
+    /// the age at which a renewal is next worth a try; both in nanoseconds.
+    age: u64,
+    renew_at: u64,
     loss: Option<Loss>,
 }
 
@@ -108,8 +108,8 @@ impl Lease {
             limit: Limit::new(terms.max_hold, sent),
             confirmed: sent,
             length,
-            age: Duration::ZERO,
-            renew_at: length.duration() / 3,
+            age: 0,
+            renew_at: nanos(length.duration()) / 3,
             loss: None,
         }
     }
@@ -138,7 +138,7 @@ impl Lease {
         self.observe(now);
         match self.loss {
             Some(_) => Duration::ZERO,
-            None => self.length.validity(self.age),
+            None => self.validity(),
         }
     }
 
@@ -160,7 +160,7 @@ impl Lease {
             return Step::Lost(loss);
         }
         if self.renewal && self.age < self.renew_at {
-            return Step::Wait(left.min(self.renew_at - self.age));
+            return Step::Wait(left.min(Duration::from_nanos(self.renew_at - self.age)));
         }
         match self.renewal() {
             Some(length) => Step::Renew(length),
@@ -181,14 +181,14 @@ impl Lease {
             return false;
         }
         // An EXTEND never shortens what the nodes already hold.
-        if length.validity(now.since(sent)) > self.length.validity(self.age) {
+        if length.validity(now.since(sent)) > self.validity() {
             self.confirmed = sent;
             self.length = length;
-            self.age = now.since(sent);
+            self.age = now.nanos_since(sent);
         }
         // A longer lease that the holder asked for by hand is kept up.
         self.ttl = self.ttl.max(length);
-        self.renew_at = self.age + length.duration() / 3;
+        self.renew_at = self.age.saturating_add(nanos(length.duration()) / 3);
         true
     }
 
@@ -196,7 +196,7 @@ impl Lease {
     /// before long, and the lease still ends on time.
     pub fn extending(&mut self, now: Instant) {
         self.observe(now);
-        self.renew_at = self.age + self.length.duration() / 10;
+        self.renew_at = self.age.saturating_add(nanos(self.length.duration()) / 10);
     }
 
     /// The same lease for another holder in the same process, with terms of its
@@ -236,9 +236,14 @@ impl Lease {
         }
         let length = self.allowed(self.ttl);
         // Towards the end of max_hold a renewal would add next to nothing.
-        let worth = self.length.validity(self.age) + self.notice();
+        let worth = self.validity() + self.notice();
         let adds = self.limit.is_none() || length.validity(Duration::ZERO) > worth;
         adds.then_some(length)
+    }
+
+    /// What is left of it at the age at which it was last seen.
+    fn validity(&self) -> Duration {
+        self.length.validity(Duration::from_nanos(self.age))
     }
 
     /// Why the lease ends when nobody takes it away.
@@ -257,11 +262,11 @@ impl Lease {
     }
 
     fn observe(&mut self, now: Instant) {
-        self.age = self.age.max(now.since(self.confirmed));
+        self.age = self.age.max(now.nanos_since(self.confirmed));
         if let Some(limit) = &mut self.limit {
             limit.held = limit.held.max(now.since(limit.born));
         }
-        if self.loss.is_none() && self.length.validity(self.age).is_zero() {
+        if self.loss.is_none() && self.validity().is_zero() {
             self.loss = Some(self.ending());
         }
     }
