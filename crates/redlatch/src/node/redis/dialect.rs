@@ -211,7 +211,7 @@ impl Dialect {
         };
         // A renewal says little, and a hundred thousand are said at once.
         let mut call = match keys {
-            1 => rule.start(form, 8, key.as_str().len() + BYTES / 2),
+            1 => rule.start(form, 6, key.as_str().len() + BYTES / 2),
             _ => rule.start(form, 20, 2 * key.as_str().len() + BYTES),
         };
         call.arg(keys).arg(key.as_str());
