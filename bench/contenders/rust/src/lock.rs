@@ -28,7 +28,8 @@ pub(crate) enum Locks {
 pub(crate) enum Held {
     Redlatch(redlatch::Guard),
     Raw(raw::Lease),
-    Rslock(rslock::LockGuard),
+    /// In a box: it is large, and the memory that a lease takes is measured.
+    Rslock(Box<rslock::LockGuard>),
 }
 
 impl Locks {
@@ -59,7 +60,9 @@ impl Locks {
                 Held::Redlatch(lock.lock().await?)
             }
             Self::Raw(raw) => Held::Raw(raw.acquire(name).await),
-            Self::Rslock { manager, ttl } => Held::Rslock(manager.acquire(name, *ttl).await?),
+            Self::Rslock { manager, ttl } => {
+                Held::Rslock(Box::new(manager.acquire(name, *ttl).await?))
+            }
         })
     }
 

@@ -214,13 +214,15 @@ async fn wait(locks: &Locks, job: &Arc<Job>) -> Result<(), Error> {
     Ok(())
 }
 
-async fn leases(locks: &Locks, job: &Arc<Job>) -> Result<Vec<Held>, Error> {
+async fn leases(locks: &Locks, job: &Arc<Job>) -> Result<Vec<Vec<Held>>, Error> {
     let mut tasks = JoinSet::new();
     for task in 0..ACQUIRING.min(job.tasks) {
         let (locks, job) = (locks.clone(), job.clone());
         tasks.spawn(async move {
-            let mut leases = Vec::new();
-            for number in (task..job.tasks).step_by(ACQUIRING) {
+            let numbers = (task..job.tasks).step_by(ACQUIRING);
+            // What a list leaves behind as it grows is no memory of leases.
+            let mut leases = Vec::with_capacity(numbers.len());
+            for number in numbers {
                 let held = acquire(&locks, &format!("{}:{number}", job.name)).await;
                 watch(&locks, &held);
                 leases.push(held);
@@ -228,9 +230,9 @@ async fn leases(locks: &Locks, job: &Arc<Job>) -> Result<Vec<Held>, Error> {
             leases
         });
     }
-    let mut leases = Vec::with_capacity(job.tasks);
+    let mut leases = Vec::new();
     while let Some(result) = tasks.join_next().await {
-        leases.extend(result?);
+        leases.push(result?);
     }
     Ok(leases)
 }
