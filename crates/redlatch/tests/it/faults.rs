@@ -101,8 +101,12 @@ async fn killed_connections_are_invisible_to_the_holder() {
         hang_up();
         guard.renew(2 * LONG).await.unwrap();
         assert!(is_held_by(&fleet, &guard));
-        let connected = || fleet.iter().all(|server| server.connected_clients() == 1);
-        eventually("all connections", connected).await;
+        // One that is connected and has not yet subscribed is not hung up.
+        let subscribed = |server: &RedisServer| {
+            let clients = server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+            clients.as_text().lines().count() == 1
+        };
+        eventually("all connections", || fleet.iter().all(subscribed)).await;
         hang_up();
         guard.release().await.unwrap();
         closes_empty(&latch, &fleet).await;
