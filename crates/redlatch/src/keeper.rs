@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redlatch_core::{Loss, Step, Ttl};
+use redlatch_core::{Instant as Time, Loss, Step, Ttl};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -112,13 +112,18 @@ impl Queue {
         millis(now.duration_since(self.start))
     }
 
-    /// The tick at which `wait` has passed. It comes later by up to a 256th of
-    /// it, so that what is due at about the same time is done in one go. That is
-    /// far less than the notice at which a holder is told of a loss.
+    /// The tick at which `wait` has passed.
     fn tick_after(&self, now: Instant, wait: Duration) -> Tick {
+        millis(now.duration_since(self.start) + wait) + 1
+    }
+
+    /// When to look at a lease again after `wait`: later by up to a 256th of it,
+    /// so that what is due at about the same time is done in one go, but never
+    /// later than its holder is to be told of its end.
+    fn due_after(&self, wait: Duration, state: &mut State, now: Instant, time: Time) -> Tick {
         let grain = 1 << (millis(wait) / 256).max(1).ilog2();
-        let due = millis(now.duration_since(self.start) + wait) + 1;
-        due.next_multiple_of(grain)
+        let due = self.tick_after(now, wait).next_multiple_of(grain);
+        due.min(self.tick_after(now, state.lease.until_notice(time)))
     }
 
     /// Puts a new lease in, and tells the task when it would look too late. Says
@@ -152,9 +157,9 @@ impl Queue {
     }
 
     /// When something is to be done about a lease.
-    fn due(&self, state: &mut State, now: Instant, time: redlatch_core::Instant) -> Tick {
+    fn due(&self, state: &mut State, now: Instant, time: Time) -> Tick {
         match state.lease.next(time) {
-            Step::Wait(wait) => self.tick_after(now, wait),
+            Step::Wait(wait) => self.due_after(wait, state, now, time),
             Step::Renew(_) | Step::Lost(_) => self.tick(now),
         }
     }
@@ -185,15 +190,19 @@ impl Queue {
                 if state.released {
                     continue;
                 }
-                let (wait, renewal) = state.attend(time);
-                match wait {
-                    Ok(wait) => inner.put(&cell, &mut state, self.tick_after(now, wait)),
-                    Err(loss) => lost.push((cell.clone(), loss)),
-                }
+                let (wait, renewal) = match state.attend(time) {
+                    Ok(attended) => attended,
+                    Err(loss) => {
+                        drop(state);
+                        lost.push((cell, loss));
+                        continue;
+                    }
+                };
+                let due = self.due_after(wait, &mut state, now, time);
+                inner.put(&cell, &mut state, due);
+                drop(state);
                 if let Some(ttl) = renewal {
-                    let end = self.tick_after(now, state.lease.remaining(time));
-                    drop(state);
-                    waiting.put(end, cell, ttl);
+                    waiting.put(due, cell, ttl);
                 }
             }
         }
@@ -271,8 +280,9 @@ impl Inner {
     }
 }
 
-/// Leases that are to be renewed, by when they end: the first to end goes first,
-/// since one that is late or short must not wait behind many that have time.
+/// Leases that are to be renewed, by when their holders are told that they end:
+/// the first to end goes first, since one that is late or short must not wait
+/// behind many that have time.
 #[derive(Default)]
 struct Waiting {
     leases: BTreeMap<Tick, Vec<(Arc<Cell>, Ttl)>>,

@@ -123,18 +123,18 @@ impl State {
     /// When the keeper is to look at the lease again, and what it is to renew it
     /// for until then. It plans anew when that is decided; until then only the
     /// end of the lease counts.
-    pub(crate) fn attend(&mut self, now: Instant) -> (Result<Duration, Loss>, Option<Ttl>) {
+    pub(crate) fn attend(&mut self, now: Instant) -> Result<(Duration, Option<Ttl>), Loss> {
         let renewal = match self.lease.next(now) {
-            Step::Lost(loss) => return (Err(loss), None),
+            Step::Lost(loss) => return Err(loss),
             _ if self.renewing => None,
-            Step::Wait(wait) => return (Ok(wait), None),
+            Step::Wait(wait) => return Ok((wait, None)),
             Step::Renew(ttl) => {
                 self.lease.extending(now);
                 self.renewing = true;
                 Some(ttl)
             }
         };
-        (Ok(self.lease.until_notice(now)), renewal)
+        Ok((self.lease.until_notice(now), renewal))
     }
 }
 
