@@ -189,12 +189,13 @@ impl Network {
             }
             Question::Watch(key, asker) => {
                 target.state.sweep_key(&key, now);
-                let present = target.state.get(&key).is_some();
-                if present {
+                let stored = target.state.get(&key);
+                let remaining = stored.map(|stored| stored.remaining(now).unwrap_or(Duration::MAX));
+                if remaining.is_some() {
                     target.watchers.entry(key).or_default().insert(client);
                 }
                 let told = true;
-                state.post(at, line, What::Looked(asker, Watched { present, told }));
+                state.post(at, line, What::Looked(asker, Watched { remaining, told }));
             }
         }
     }

@@ -392,10 +392,9 @@ impl NodeState {
 
     fn holder(&self, key: &Key, now: u64) -> Option<Holder> {
         let stored = self.keys.get(key)?;
-        let left = |last: u64| Duration::from_millis(last.saturating_sub(now));
         Some(Holder {
             value: stored.value.clone(),
-            remaining: stored.last_millisecond.map(left),
+            remaining: stored.remaining(now),
             ballot: self.ballots.get(&slot(key)).copied().unwrap_or_default(),
         })
     }
@@ -527,6 +526,12 @@ impl Stored {
     /// Whether its time is not over.
     pub fn is_there(&self, now: u64) -> bool {
         self.last_millisecond.is_none_or(|last| now <= last)
+    }
+
+    /// How much longer it is there; nothing when it never expires.
+    pub fn remaining(&self, now: u64) -> Option<Duration> {
+        let left = |last: u64| Duration::from_millis(last.saturating_sub(now));
+        self.last_millisecond.map(left)
     }
 
     fn is(&self, token: &Token) -> bool {

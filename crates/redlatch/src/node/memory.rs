@@ -156,10 +156,8 @@ impl Node for MemoryNode {
             let now = node.now();
             let mut state = node.lock();
             state.node.sweep_key(&key, now);
-            let remaining = state.node.get(&key).map(|stored| {
-                let last = stored.last_millisecond;
-                last.map_or(Duration::MAX, |last| Duration::from_millis(last - now))
-            });
+            let stored = state.node.get(&key);
+            let remaining = stored.map(|stored| stored.remaining(now).unwrap_or(Duration::MAX));
             // It does not tell of an expiry; that is what the lease's end is for.
             let client = node.charter.as_ref().map(|charter| &charter.client);
             let told = client.is_some();
