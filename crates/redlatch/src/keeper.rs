@@ -123,7 +123,8 @@ impl Queue {
     fn due_after(&self, wait: Duration, state: &mut State, now: Instant, time: Time) -> Tick {
         let grain = 1 << (millis(wait) / 256).max(1).ilog2();
         let due = self.tick_after(now, wait).next_multiple_of(grain);
-        due.min(self.tick_after(now, state.lease.until_notice(time)))
+        let end = self.tick_after(now, state.lease.until_notice(time));
+        due.min(end - end % grain)
     }
 
     /// Puts a new lease in, and tells the task when it would look too late. Says
