@@ -31,6 +31,7 @@ const COMPARED: &[(&[u8], &str, &str, f64, bool)] = &[
     (&[5], figure::COMMANDS_RATE, "commands/s", 1.0, false),
     (&[5], figure::CLIENT_LOAD, "client CPU ms/s", 1.0, false),
     (&[5], figure::SERVER_LOAD, "Redis CPU ms/s", 1.0, false),
+    (&[6], figure::TAKEOVER, "late by ms", 1.0, false),
     (&[7], figure::LEASE_MEMORY, "bytes a lease", 1.0, false),
     (&[7], figure::CLIENT_KEEPING, "client CPU ms/s", 1.0, false),
     (&[7], figure::SERVER_KEEPING, "Redis CPU ms/s", 1.0, false),
@@ -89,9 +90,18 @@ fn cells(results: &Results) -> Vec<Cell> {
             if !workload.is_some_and(|workload: u8| workloads.contains(&workload)) {
                 continue;
             }
+            // Nobody holds it for any time there.
+            if *figure == figure::HELD && case.ends_with("hold0") {
+                continue;
+            }
             let of = |contender: &str| {
-                let median = results.median(case, contender, figure)?;
-                Some(median * scale)
+                let median = |figure| results.median(case, contender, figure);
+                let value = match *figure {
+                    // Nobody can have it before what was left of the ttl has passed.
+                    figure::TAKEOVER => median(figure::TAKEOVER)? - median(figure::LEFT)?,
+                    figure => median(figure)?,
+                };
+                Some(value * scale)
             };
             let is_peer = |peer: &&Contender| !peer.is_ours() && peer.name != REDIS_BENCHMARK;
             let peers = contenders::ALL.iter().filter(is_peer);
@@ -132,6 +142,7 @@ mod tests {
         };
         let four = |rate, p99| [(figure::RATE, rate), (figure::WAIT_P99, p99)];
         let one = |p50, p99| [(figure::CYCLE_P50, p50), (figure::CYCLE_P99, p99)];
+        let six = |taken, left| [(figure::TAKEOVER, taken), (figure::LEFT, left)];
         let results = Results {
             samples: vec![
                 sample("4/16x1-hold0", FENCED, four(100.0, 2000.0)),
@@ -143,12 +154,17 @@ mod tests {
                 sample("1/awake", REDIS_BENCHMARK, one(1.0, 1.0)),
                 sample("1/awake", FENCED, one(60.0, 90.0)),
                 sample("1/awake", "rslock", one(70.0, 80.0)),
+                // The one that had more time left is not the one that is late.
+                sample("6/crash", FENCED, six(1900.0, 1895.0)),
+                sample("6/crash", "redsync", six(1280.0, 1200.0)),
+                sample("6/crash", "rslock", six(1203.0, 1200.0)),
             ],
             ..Results::default()
         };
         let rows: String = cells(&results).iter().map(Cell::row).collect();
         let expected = "| 1/awake | p99 µs | 90.0 | – | 80.0 | rslock |\n\
-                        | 4/16x1-hold0 | cycles/s | 100 | 900 | 400 | rslock |\n";
+                        | 4/16x1-hold0 | cycles/s | 100 | 900 | 400 | rslock |\n\
+                        | 6/crash | late by ms | 5.00 | – | 3.00 | rslock |\n";
         assert_eq!(rows, expected);
         assert_eq!(section(&Results::default()), "");
     }
