@@ -5,17 +5,16 @@
 //! reach, calls fail at once; while the first new connection after a break is
 //! being made, they wait for it.
 
+mod connecting;
+
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, ErrorKind, ProtocolVersion, PushInfo, PushKind, RedisError,
-    Value,
-};
-use redlatch_core::{Backoff, Key, News, Request};
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
+use redlatch_core::{Key, News, Request};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::error::Elapsed;
@@ -25,36 +24,19 @@ use super::address::Address;
 use super::checkup;
 use super::dialect::{Dialect, Form};
 use super::reply;
-use super::server::{self, Server};
+use super::server::Server;
 use super::wire::{self, Before, Trouble};
 use crate::node::{
     Bell, Bells, Call, CallAll, Charter, Examining, Node, NodeError, NodeErrorKind, Pattern,
     Probing, Ready, Scanning, Watched, Watching,
 };
-use crate::random;
 
 /// A clock can't tell of times that are far enough away.
 const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a new connection may take, log-in and all: at most, and at least
-/// when it is not the first one.
-const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-const SHORT_CONNECT_LIMIT: Duration = Duration::from_millis(500);
-
 /// So many time-outs in a row, without one answer between them, and the
 /// connection is taken for mute: the client library never replaces one.
 const MUTE_AFTER: u32 = 3;
-
-/// How long to wait before the next try when a server can't be reached.
-const RECONNECT: Backoff = Backoff {
-    first: Duration::from_millis(20),
-    limit: Duration::from_secs(1),
-};
-
-/// A connection that lives no longer counts as a failure, after a few of them
-/// in a row: a server that lets everybody in and then hangs up is not stormed.
-const SHORT_LIFE: Duration = Duration::from_secs(1);
-const SHORT_LIVES: u32 = 3;
 
 /// A Redis server as a node.
 #[derive(Debug)]
@@ -118,7 +100,7 @@ impl Link {
 
     fn start(shared: Shared) -> Self {
         let shared = Arc::new(shared);
-        let connector = tokio::spawn(keep_connected(shared.clone())).abort_handle();
+        let connector = tokio::spawn(connecting::keep_connected(shared.clone())).abort_handle();
         Self { shared, connector }
     }
 }
@@ -262,7 +244,7 @@ impl Node for Link {
                     AsyncConnectionConfig::new().set_push_sender(|_: PushInfo| Ok::<(), ()>(()));
                 let opened = client.get_multiplexed_async_connection_with_config(&config);
                 let (opened, resp3) = match opened.await {
-                    Err(error) if is_too_old(&error) => {
+                    Err(error) if connecting::is_too_old(&error) => {
                         let client = shared.address.resp2_client();
                         (client.get_multiplexed_async_connection().await, false)
                     }
@@ -481,173 +463,5 @@ impl Shared {
             *broken = number.max(*broken);
             newer
         });
-    }
-}
-
-/// Makes connection after connection, for as long as the link lives.
-async fn keep_connected(shared: Arc<Shared>) {
-    let _end = End(&shared);
-    let name = shared.address.name().to_owned();
-    let (mut failures, mut silences, mut short_lives) = (0, 0, 0u32);
-    let mut was_up = false;
-    for number in 1.. {
-        let limit = match was_up {
-            true => connect_limit(shared.charter.turn, silences),
-            false => CONNECT_LIMIT,
-        };
-        match timeout(limit, connect(&shared, number)).await {
-            Ok(Ok(live)) => {
-                (failures, silences) = (0, 0);
-                let born = Instant::now();
-                was_up = true;
-                shared.is_heard();
-                tracing::debug!(node = name, "connected");
-                shared.set(State::Up(Arc::new(live)));
-                // Nothing was heard while there was no connection.
-                shared.bells.ring_all();
-                let _ = shared
-                    .broken
-                    .subscribe()
-                    .wait_for(|broken| *broken >= number)
-                    .await;
-                tracing::info!(node = name, "connection lost, making a new one");
-                // A mute connection rings for nobody any more.
-                shared.bells.ring_all();
-                shared.set(State::Connecting);
-                short_lives = match born.elapsed() < SHORT_LIFE {
-                    true => short_lives + 1,
-                    false => 0,
-                };
-                if let Some(more @ 1..) = short_lives.checked_sub(SHORT_LIVES) {
-                    tokio::time::sleep(RECONNECT.delay(more, random::number())).await;
-                }
-            }
-            failed => {
-                failures += 1;
-                let mut rest = RECONNECT.delay(failures, random::number());
-                let error = match failed {
-                    Ok(Err(error)) => error,
-                    _ => {
-                        silences += 1;
-                        // That was rest enough.
-                        rest = RECONNECT.delay(1, random::number());
-                        NodeError::timed_out(limit)
-                    }
-                };
-                match (was_up, failures) {
-                    (true, 1) => {
-                        tracing::warn!(node = name, %error, "can't connect, will go on trying");
-                    }
-                    // Who waits for the first connection is told so, and says it.
-                    _ => tracing::debug!(node = name, %error, "can't connect"),
-                }
-                shared.set(State::Down(error));
-                tokio::time::sleep(rest).await;
-            }
-        }
-    }
-}
-
-/// How long the next connection may take, after so many that took too long: a
-/// server that was silent while one was being made must be found again soon
-/// after it is back, and a slow one must get its time. So it is a few node
-/// timeouts (of which four make a `turn`), twice as long each time, and then the
-/// same from the start.
-fn connect_limit(turn: Duration, silences: u32) -> Duration {
-    let first = (2 * turn).clamp(SHORT_CONNECT_LIMIT, CONNECT_LIMIT);
-    (first * (1 << (silences % 3))).min(CONNECT_LIMIT)
-}
-
-/// Says that it is over when the task is, however it ends.
-struct End<'a>(&'a Shared);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.set(State::Ended);
-    }
-}
-
-async fn connect(shared: &Arc<Shared>, number: u64) -> Result<Live, NodeError> {
-    let client = shared.address.client();
-    let (opened, resp3) = match open(client, shared, number).await {
-        Err(error) if is_too_old(&error) => {
-            tracing::debug!(node = shared.address.name(), "no RESP3 there");
-            let older = shared.address.resp2_client();
-            (open(&older, shared, number).await, false)
-        }
-        opened => (opened, true),
-    };
-    let mut connection = opened.map_err(wire::node_error)?;
-    let mut server = server::greet(&mut connection, &shared.charter).await?;
-    // Without RESP3 there is no way to tell anything.
-    server.tells &= resp3;
-    if server.tells {
-        let subscribed = connection.subscribe(&*shared.charter.client).await;
-        server.calls = subscribed.is_ok();
-    }
-    let dialect = Dialect::new(&shared.charter, server.run.clone(), server.calls);
-    Ok(Live {
-        number,
-        connection,
-        dialect,
-        server,
-    })
-}
-
-async fn open(
-    client: &Client,
-    shared: &Arc<Shared>,
-    number: u64,
-) -> Result<MultiplexedConnection, RedisError> {
-    // Calls keep their own time; a limit in the library would only shadow it.
-    let mut config = AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
-        .set_pipeline_buffer_size(1024);
-    let protocol = client.get_connection_info().redis_settings().protocol();
-    if protocol == ProtocolVersion::RESP3 {
-        let shared = Arc::downgrade(shared);
-        config = config.set_push_sender(move |push: PushInfo| {
-            if let Some(shared) = shared.upgrade() {
-                shared.hear(number, push);
-            }
-            Ok::<(), ()>(())
-        });
-    }
-    #[cfg(feature = "simulation")]
-    if let Some(dial) = &shared.dial {
-        let stream = dial.dial().await?;
-        let settings = client.get_connection_info().redis_settings();
-        let (connection, driver) =
-            MultiplexedConnection::new_with_config(settings, stream, config).await?;
-        tokio::spawn(driver);
-        return Ok(connection);
-    }
-    client
-        .get_multiplexed_async_connection_with_config(&config)
-        .await
-}
-
-/// Whether the server, or a proxy before it, speaks no RESP3.
-fn is_too_old(error: &RedisError) -> bool {
-    let unknown = |detail: &str| detail.contains("unknown command") && detail.contains("HELLO");
-    error.kind() == ErrorKind::RESP3NotSupported
-        || error.code() == Some("NOPROTO")
-        || error.detail().is_some_and(unknown)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_silent_server_is_tried_soon_again_and_a_slow_one_gets_its_time() {
-        let limits = |turn| [0, 1, 2, 3, 4, 5].map(|silences| connect_limit(turn, silences));
-        let quick = [500, 1000, 2000].map(Duration::from_millis);
-        assert_eq!(limits(Duration::from_millis(200))[..3], quick);
-        assert_eq!(limits(Duration::from_millis(200))[3..], quick);
-        let medium = [1200, 2000, 2000].map(Duration::from_millis);
-        assert_eq!(limits(Duration::from_millis(600))[..3], medium);
-        assert_eq!(limits(Duration::from_secs(2)), [CONNECT_LIMIT; 6]);
     }
 }
