@@ -33,8 +33,9 @@ const BEHIND: Backoff = Backoff {
     limit: Duration::from_secs(2),
 };
 
-/// Beyond a lease's end on the node, which ends a little later than it says.
-const GRACE: Duration = Duration::from_millis(3);
+/// Beyond a lease's end on the node: a key is there for the whole of its last
+/// millisecond.
+const GRACE: Duration = Duration::from_millis(1);
 
 /// When a lease of which so much is left has run out on the node; nothing when it
 /// never does.
