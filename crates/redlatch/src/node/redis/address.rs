@@ -1,17 +1,25 @@
 //! From a URL to a server's address, without a word of its password.
 
 use std::fmt;
-use std::time::Duration;
 
-use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisError};
+use tokio::net::TcpStream;
+
+use super::line::Stream;
 
 /// Where a server is, and how to log in there.
 #[derive(Clone)]
 pub(crate) struct Address {
-    client: Client,
+    info: ConnectionInfo,
+    encryption: Option<Encryption>,
     name: String,
 }
+
+/// How what is sent there is encrypted.
+#[cfg(feature = "tls")]
+type Encryption = tokio_rustls::TlsConnector;
+#[cfg(not(feature = "tls"))]
+type Encryption = std::convert::Infallible;
 
 /// What TLS connections need beside the URL.
 #[derive(Clone, Default)]
@@ -51,18 +59,23 @@ impl Address {
                     .into(),
             );
         }
-        let info = url.into_connection_info().map_err(|error| {
+        // Encryption is our own business, here and below.
+        let clear = match is_tls {
+            true => url.replacen("s://", "://", 1),
+            false => url.to_owned(),
+        };
+        let info = clear.into_connection_info().map_err(|error| {
             // The library's own words name no part of the URL.
             error.detail().is_none().then(|| error.to_string())
         });
         let info = info.map_err(|words| words.unwrap_or("a part of it makes no sense".into()))?;
         let name = name_of(info.addr(), info.redis_settings().db());
-        let info = with_settings(info);
-        let client = match is_tls {
-            true => tls_client(info, tls)?,
-            false => Client::open(info).map_err(|error| error.to_string())?,
-        };
-        Ok(Self { client, name })
+        let encryption = is_tls.then(|| encryption(tls)).transpose()?;
+        Ok(Self {
+            info,
+            encryption,
+            name,
+        })
     }
 
     /// How people call this server: host, port, and the database unless it is 0.
@@ -72,7 +85,7 @@ impl Address {
 
     /// Whether both are the same server, whatever the database and the user.
     pub(crate) fn is_same_server(&self, other: &Self) -> bool {
-        let place = |address: &Self| name_of(address.client.get_connection_info().addr(), 0);
+        let place = |address: &Self| name_of(address.info.addr(), 0);
         place(self) == place(other)
     }
 
@@ -82,23 +95,40 @@ impl Address {
             let address = host.parse::<std::net::IpAddr>();
             host == "localhost" || address.is_ok_and(|address| address.is_loopback())
         };
-        match self.client.get_connection_info().addr() {
-            ConnectionAddr::TcpTls { .. } => Some(true),
+        match self.info.addr() {
+            _ if self.encryption.is_some() => Some(true),
             ConnectionAddr::Tcp(host, _) if !is_loopback(host) => Some(false),
             _ => None,
         }
     }
 
-    pub(super) fn client(&self) -> &Client {
-        &self.client
+    pub(super) fn place(&self) -> &ConnectionAddr {
+        self.info.addr()
     }
 
-    /// The same for a server that is too old for RESP3.
-    pub(super) fn resp2_client(&self) -> Client {
-        let info = self.client.get_connection_info().clone();
-        let settings = info.redis_settings().clone();
-        let info = info.set_redis_settings(settings.set_protocol(ProtocolVersion::RESP2));
-        Client::open(info).unwrap_or_else(|_| self.client.clone())
+    pub(super) fn login(&self) -> &RedisConnectionInfo {
+        self.info.redis_settings()
+    }
+
+    /// The stream through which to speak with the server: encrypted, if it shall be.
+    #[cfg(feature = "tls")]
+    pub(super) async fn encrypt(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> Result<Stream, RedisError> {
+        let Some(connector) = &self.encryption else {
+            return Ok(Stream::Tcp(stream));
+        };
+        let host = rustls::pki_types::ServerName::try_from(host.to_owned());
+        let host = host.map_err(std::io::Error::other)?;
+        let stream = connector.connect(host, stream).await?;
+        Ok(Stream::Other(Box::new(stream)))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub(super) async fn encrypt(&self, _: &str, stream: TcpStream) -> Result<Stream, RedisError> {
+        Ok(Stream::Tcp(stream))
     }
 }
 
@@ -125,42 +155,65 @@ fn name_of(addr: &ConnectionAddr, db: i64) -> String {
     }
 }
 
-fn with_settings(info: ConnectionInfo) -> ConnectionInfo {
-    // Off by default in the client library; a lock's requests are small and must not wait.
-    let keepalive = TcpKeepalive::new()
-        .with_time(Duration::from_secs(15))
-        .with_interval(Duration::from_secs(5));
-    let tcp = TcpSettings::default()
-        .set_nodelay(true)
-        .set_keepalive(keepalive);
-    let settings = info
-        .redis_settings()
-        .clone()
-        .set_protocol(ProtocolVersion::RESP3)
-        .set_lib_name("redlatch", env!("CARGO_PKG_VERSION"));
-    info.set_tcp_settings(tcp).set_redis_settings(settings)
-}
-
 #[cfg(feature = "tls")]
-fn tls_client(info: ConnectionInfo, tls: &Tls) -> Result<Client, String> {
-    use redis::{ClientTlsConfig, TlsCertificates};
+fn encryption(tls: &Tls) -> Result<Encryption, String> {
+    use std::sync::Arc;
 
-    // Where the program has not chosen a provider of its own, and the tree
-    // holds several, rustls would panic.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client_tls = tls.identity.clone();
-    let certificates = TlsCertificates {
-        client_tls: client_tls.map(|(client_cert, client_key)| ClientTlsConfig {
-            client_cert,
-            client_key,
-        }),
-        root_cert: tls.root.clone(),
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use rustls::{ClientConfig, RootCertStore};
+
+    let certificates = |pem: &[u8]| {
+        let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+        let all = all.map_err(|error| format!("a certificate makes no sense: {error}"))?;
+        match all.is_empty() {
+            true => Err("there is no certificate in what was given as one".to_owned()),
+            false => Ok(all),
+        }
     };
-    Client::build_with_tls(info, certificates).map_err(|error| error.to_string())
+    let mut roots = RootCertStore::empty();
+    match &tls.root {
+        Some(pem) => {
+            for certificate in certificates(pem)? {
+                let added = roots.add(certificate);
+                added.map_err(|error| format!("a root certificate makes no sense: {error}"))?;
+            }
+        }
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            // Some of a system's certificates may be odd; the others do.
+            let (added, _) = roots.add_parsable_certificates(found.certs);
+            if added == 0 {
+                let why = found.errors.first().map(ToString::to_string);
+                let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+                return Err(format!(
+                    "this system trusts no authority{why}: install its certificates, or give a \
+                     root_certificate"
+                ));
+            }
+        }
+    }
+    // The program, or another library in it, may have chosen another provider.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots);
+    let config = match &tls.identity {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let key = PrivateKeyDer::from_pem_slice(key)
+                .map_err(|error| format!("the key of our certificate makes no sense: {error}"))?;
+            config
+                .with_client_auth_cert(certificates(certificate)?, key)
+                .map_err(|error| format!("our certificate can't be used: {error}"))?
+        }
+    };
+    Ok(Arc::new(config).into())
 }
 
 #[cfg(not(feature = "tls"))]
-fn tls_client(_: ConnectionInfo, _: &Tls) -> Result<Client, String> {
+fn encryption(_: &Tls) -> Result<Encryption, String> {
     Err("TLS needs redlatch's feature \"tls\", which is off".into())
 }
 

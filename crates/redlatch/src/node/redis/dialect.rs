@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, LazyLock};
 
-use redis::{Cmd, RedisWrite, Script};
+use redis::{Cmd, Script};
 use redlatch_core::{Ballot, GuardOrder, Key, Policy, Request, Ticket, Token, Ttl, fence, rules};
 
+use super::packed::{Args, Packed};
 use crate::node::Charter;
 
 /// A rule that takes more than one command, with the hash that Redis knows it by.
@@ -41,10 +42,6 @@ static RELEASE: Rule = rule!("release.lua", "queue.lua", "pass_on.lua");
 static FORCE: Rule = rule!("guard.lua", "ballot.lua", "force.lua");
 static INSPECT: Rule = rule!("inspect.lua");
 static INIT: Rule = rule!("init.lua");
-
-/// How many bytes the arguments of a call have, beside the script and the lock's
-/// key and token: enough for most, so that nothing has to grow.
-const BYTES: usize = 256;
 
 /// What a new connection loads: all that is needed without delay.
 static LOADED: [&Rule; 5] = [&ACQUIRE, &ACQUIRE_PLAIN, &EXTEND, &EXTEND_GUARDED, &RELEASE];
@@ -93,6 +90,19 @@ pub(super) enum Form {
 impl Dialect {
     /// The command that does what `request` asks for.
     pub(super) fn command(&self, request: &Request, form: Form) -> Cmd {
+        let mut command = Cmd::new();
+        self.write(request, form, &mut command);
+        command
+    }
+
+    /// The same as it goes over the wire, behind what is in `out`.
+    pub(super) fn put(&self, request: &Request, form: Form, out: &mut Vec<u8>) {
+        let mut command = Packed::new(out);
+        self.write(request, form, &mut command);
+        command.finish();
+    }
+
+    fn write(&self, request: &Request, form: Form, call: &mut impl Args) {
         match request {
             Request::Acquire {
                 key,
@@ -101,10 +111,8 @@ impl Dialect {
                 ballot: None,
                 ticket,
             } if ticket.is_none() || !self.calls => {
-                let mut set = Cmd::with_capacity(6, BYTES);
-                set.arg("SET").arg(key.as_str()).arg(token.as_str());
-                set.arg("NX").arg("PX").arg(ttl.millis());
-                set
+                call.text("SET").text(key.as_str()).text(token.as_str());
+                call.text("NX").text("PX").number(ttl.millis());
             }
             Request::Acquire {
                 key,
@@ -113,15 +121,15 @@ impl Dialect {
                 ballot,
                 ticket,
             } => {
-                let mut call = match ballot {
-                    None => self.call(&ACQUIRE_PLAIN, form, key, Keys::Queue),
-                    Some(_) => self.call(&ACQUIRE, form, key, Keys::Guard),
-                };
+                match ballot {
+                    None => self.call(call, &ACQUIRE_PLAIN, form, key, Keys::Queue),
+                    Some(_) => self.call(call, &ACQUIRE, form, key, Keys::Guard),
+                }
                 let ballot = ballot.unwrap_or_default();
                 let offer = Offer { token, ttl, ballot };
                 let ticket = ticket.as_ref().filter(|_| self.calls);
-                self.offer(&mut call, key, &offer, "", ticket);
-                self.guarded(call)
+                self.offer(call, key, &offer, None, ticket);
+                self.guarded(call);
             }
             Request::Rejoin {
                 key,
@@ -130,11 +138,11 @@ impl Dialect {
                 born,
                 ballot,
             } => {
-                let mut call = self.call(&ACQUIRE, form, key, Keys::Guard);
+                self.call(call, &ACQUIRE, form, key, Keys::Guard);
                 let ballot = *ballot;
                 let offer = Offer { token, ttl, ballot };
-                self.offer(&mut call, key, &offer, born.number(), None);
-                self.guarded(call)
+                self.offer(call, key, &offer, Some(born.number()), None);
+                self.guarded(call);
             }
             Request::Extend {
                 key,
@@ -142,15 +150,14 @@ impl Dialect {
                 ttl,
                 plain,
             } => {
-                let (rule, keys) = match self.policy {
-                    Some(_) if !plain => (&EXTEND_GUARDED, Keys::Guard),
-                    _ => (&EXTEND, Keys::Lock),
-                };
-                let mut call = self.call(rule, form, key, keys);
-                call.arg(token.as_str()).arg(ttl.millis());
-                match keys {
-                    Keys::Guard => self.guarded(call),
-                    _ => call,
+                let is_guarded = self.policy.is_some() && !plain;
+                match is_guarded {
+                    true => self.call(call, &EXTEND_GUARDED, form, key, Keys::Guard),
+                    false => self.call(call, &EXTEND, form, key, Keys::Lock),
+                }
+                call.text(token.as_str()).number(ttl.millis());
+                if is_guarded {
+                    self.guarded(call);
                 }
             }
             Request::Release {
@@ -160,108 +167,92 @@ impl Dialect {
                 leaves,
             } => {
                 let keys = ballot.map_or(Keys::Queue, |_| Keys::Guard);
-                let mut call = self.call(&RELEASE, form, key, keys);
-                call.arg(self.turn).arg(token.as_str());
-                call.arg(leaves.as_deref().unwrap_or_default());
+                self.call(call, &RELEASE, form, key, keys);
+                call.number(self.turn).text(token.as_str());
+                call.text(leaves.as_deref().unwrap_or_default());
                 if let Some(ballot) = ballot {
                     let max_ttl = self.policy.as_ref().map(|policy| policy.max_ttl);
-                    call.arg(fence::slot(key)).arg(ballot.number());
-                    call.arg(rules::tolerance(max_ttl));
-                    call = self.guarded(call);
+                    call.number(fence::slot(key).into());
+                    call.number(ballot.number());
+                    call.number(rules::tolerance(max_ttl));
+                    self.guarded(call);
                 }
-                call
             }
             Request::Force { key, ballot } => {
-                let mut call = self.call(&FORCE, form, key, Keys::Guard);
-                call.arg(fence::slot(key)).arg(ballot.number());
-                self.guarded(call)
+                self.call(call, &FORCE, form, key, Keys::Guard);
+                call.number(fence::slot(key).into());
+                call.number(ballot.number());
+                self.guarded(call);
             }
             Request::Inspect { key } => {
-                let mut call = self.call(&INSPECT, form, key, Keys::Fence);
-                call.arg(fence::slot(key));
-                call
+                self.call(call, &INSPECT, form, key, Keys::Fence);
+                call.number(fence::slot(key).into());
             }
             Request::Guard(order) => {
-                let mut call = INIT.start(form, 8, BYTES);
-                call.arg(1).arg(&*self.guard);
+                INIT.name(form, call);
+                call.number(1).text(&self.guard);
                 // Who wants no guard has nothing to say about it.
                 let Some(policy) = &self.policy else {
-                    call.arg("read");
-                    return call;
+                    call.text("read");
+                    return;
                 };
-                call.arg(match order {
+                call.text(match order {
                     GuardOrder::Read => "read",
                     GuardOrder::AssumeFresh => "fresh",
                     GuardOrder::Reconfigure => "reconfigure",
                 });
-                call.arg(&*policy.deployment).arg(policy.max_ttl.millis());
-                call
+                call.text(&policy.deployment)
+                    .number(policy.max_ttl.millis());
             }
         }
     }
 
     /// A call of a script on the keys that it declares.
-    fn call(&self, rule: &Rule, form: Form, key: &Key, keys: Keys) -> Cmd {
-        let keys: usize = match keys {
+    fn call(&self, call: &mut impl Args, rule: &Rule, form: Form, key: &Key, keys: Keys) {
+        let keys = match keys {
             Keys::Lock => 1,
             Keys::Queue => 2,
             Keys::Guard if self.policy.is_none() => 3,
             Keys::Fence => 3,
             Keys::Guard => 4,
         };
-        // A renewal says little, and a hundred thousand are said at once.
-        let mut call = match keys {
-            1 => rule.start(form, 6, key.as_str().len() + BYTES / 2),
-            _ => rule.start(form, 20, 2 * key.as_str().len() + BYTES),
-        };
-        call.arg(keys).arg(key.as_str());
+        rule.name(form, call);
+        call.number(keys).text(key.as_str());
         if keys > 1 {
-            call.write_arg_fmt(format_args!("{}{key}", self.queue));
+            call.joined(&self.queue, key.as_str());
         }
-        for name in [&*self.fence, &*self.guard]
-            .into_iter()
-            .take(keys.saturating_sub(2))
-        {
-            call.arg(name);
+        if keys > 2 {
+            call.text(&self.fence);
         }
-        call
+        if keys > 3 {
+            call.text(&self.guard);
+        }
     }
 
     /// Adds what is the same in all ways to a lease.
     fn offer(
         &self,
-        call: &mut Cmd,
+        call: &mut impl Args,
         key: &Key,
         offer: &Offer<'_>,
-        born: impl redis::ToRedisArgs,
+        born: Option<u64>,
         ticket: Option<&Ticket>,
     ) {
         let Offer { token, ttl, ballot } = offer;
-        call.arg(fence::slot(key)).arg(ballot.number());
-        call.arg(token.as_str()).arg(ttl.millis()).arg(born);
-        call.arg(self.turn);
-        match ticket {
-            None => call.arg("").arg("").arg(""),
-            Some(Ticket { name, since, parks }) => {
-                call.arg(&**name);
-                for number in [since, parks] {
-                    match number {
-                        None => call.arg(""),
-                        Some(number) => call.arg(*number),
-                    };
-                }
-                call
-            }
-        };
+        call.number(fence::slot(key).into()).number(ballot.number());
+        call.text(token.as_str()).number(ttl.millis());
+        call.number_if(born).number(self.turn);
+        call.text(ticket.map_or("", |ticket| &ticket.name));
+        call.number_if(ticket.and_then(|ticket| ticket.since));
+        call.number_if(ticket.and_then(|ticket| ticket.parks));
     }
 
     /// Adds what the restart guard wants to know.
-    fn guarded(&self, mut call: Cmd) -> Cmd {
+    fn guarded(&self, call: &mut impl Args) {
         if let Some(policy) = &self.policy {
-            call.arg(&*self.hint).arg(&*policy.deployment);
-            call.arg(policy.max_ttl.millis());
+            call.text(&self.hint).text(&policy.deployment);
+            call.number(policy.max_ttl.millis());
         }
-        call
     }
 }
 
@@ -284,15 +275,11 @@ enum Keys {
 }
 
 impl Rule {
-    /// With room for so many arguments, and so many bytes beside the script.
-    fn start(&self, form: Form, arguments: usize, bytes: usize) -> Cmd {
-        let (name, script) = match form {
-            Form::Hash => ("EVALSHA", self.script.get_hash()),
-            Form::Text => ("EVAL", self.text),
+    fn name(&self, form: Form, call: &mut impl Args) {
+        match form {
+            Form::Hash => call.text("EVALSHA").text(self.script.get_hash()),
+            Form::Text => call.text("EVAL").text(self.text),
         };
-        let mut command = Cmd::with_capacity(arguments, script.len() + bytes);
-        command.arg(name).arg(script);
-        command
     }
 }
 

@@ -10,6 +10,7 @@ use redlatch_core::rules::Stored;
 use redlatch_core::{Holder, Key, NodeState, Reply, Request, Scene, Token, Ttl, Vote, keeps};
 
 use super::address::{Address, Tls};
+use super::line::Frames;
 use super::{checkup, reply, server, wire};
 use crate::guard::Exported;
 use crate::keys::KeyScheme;
@@ -21,6 +22,7 @@ pub type Target = (&'static str, fn(&[u8]));
 /// All of them.
 pub const TARGETS: &[Target] = &[
     ("node_url", node_url),
+    ("stream", stream),
     ("script_reply", script_reply),
     ("push", push),
     ("server_info", server_info),
@@ -33,8 +35,7 @@ pub const TARGETS: &[Target] = &[
 /// The password in a URL that this library would use, if there is one.
 pub fn password_in(url: &str) -> Option<String> {
     let address = Address::parse(url, &Tls::default()).ok()?;
-    let info = address.client().get_connection_info();
-    let password = info.redis_settings().password().map(str::to_owned);
+    let password = address.login().password().map(str::to_owned);
     password.filter(|password| !password.is_empty())
 }
 
@@ -59,6 +60,35 @@ pub fn node_url(data: &[u8]) {
             assert!(!error.is_empty());
             assert!(!error.contains("s3cret"), "{error}");
         }
+    }
+}
+
+/// What a server sends: the same values come of it in pieces of any length, the
+/// first byte, and as the client library reads them.
+pub fn stream(data: &[u8]) {
+    let (piece, data) = data.split_first().unwrap_or((&0, data));
+    let read = |piece: usize| {
+        let (mut frames, mut values) = (Frames::default(), Vec::new());
+        for piece in data.chunks(piece) {
+            frames.room(piece.len()).extend(piece);
+            loop {
+                match frames.next() {
+                    Ok(Some(value)) => values.push(value),
+                    Ok(None) => break,
+                    Err(problem) => return (values, Some(problem)),
+                }
+            }
+        }
+        (values, None)
+    };
+    let whole = read(data.len().max(1));
+    let shown = |values: &[Value]| format!("{values:?}");
+    let pieces = read(usize::from(*piece) + 1);
+    assert_eq!(shown(&whole.0), shown(&pieces.0));
+    assert_eq!(whole.1, pieces.1);
+    // Theirs takes some of what can't come from a server, and says no to more.
+    if let (Ok(value), Some(first)) = (redis::parse_redis_value(data), whole.0.first()) {
+        assert_eq!(shown(&[value]), shown(std::slice::from_ref(first)));
     }
 }
 

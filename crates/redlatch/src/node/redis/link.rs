@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
+use redis::{PushKind, RedisError, Value};
 use redlatch_core::{Key, News, Request};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
@@ -22,7 +21,9 @@ use tokio::time::{Instant, Timeout, timeout, timeout_at};
 
 use super::address::Address;
 use super::checkup;
+use super::dial::{self, Protocol};
 use super::dialect::{Dialect, Form};
+use super::line::{Line, Stream};
 use super::reply;
 use super::server::Server;
 use super::wire::{self, Before, Trouble};
@@ -35,7 +36,7 @@ use crate::node::{
 const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// So many time-outs in a row, without one answer between them, and the
-/// connection is taken for mute: the client library never replaces one.
+/// connection is taken for mute.
 const MUTE_AFTER: u32 = 3;
 
 /// A Redis server as a node.
@@ -78,7 +79,7 @@ enum State {
 #[derive(Debug)]
 struct Live {
     number: u64,
-    connection: MultiplexedConnection,
+    line: Line,
     server: Server,
     dialect: Dialect,
 }
@@ -135,13 +136,12 @@ impl Node for Link {
                     continue;
                 }
                 let before = turn.before(&live);
-                let mut connection = live.connection.clone();
+                let mut line = live.line.clone();
                 let sent = async {
-                    let command = live.dialect.command(&request, Form::Hash);
-                    // By its own function: by that of the trait, each is boxed.
-                    let answer = connection.send_packed_command(&command).await;
+                    let dialect = &live.dialect;
+                    let answer = line.ask(|out| dialect.put(&request, Form::Hash, out)).await;
                     let answer = answer.and_then(Value::extract_error);
-                    wire::conclude(&mut connection, &live.dialect, &request, before, answer).await
+                    wire::conclude(&mut line, dialect, &request, before, answer).await
                 };
                 let answer = turn.wait(pin!(sent)).await;
                 if let Some(result) = turn.judge(live.number, answer) {
@@ -165,8 +165,19 @@ impl Node for Link {
                     turn.spend(&live);
                     continue;
                 }
-                let mut connection = live.connection.clone();
-                let sent = wire::send_all(&mut connection, &live.dialect, &requests);
+                let mut line = live.line.clone();
+                let sent = async {
+                    let dialect = &live.dialect;
+                    let put = |out: &mut Vec<u8>| {
+                        for request in &requests {
+                            dialect.put(request, Form::Hash, out);
+                        }
+                    };
+                    let answers = line.ask_all(requests.len(), put).await;
+                    let each = |answers: Vec<_>| answers.into_iter().map(Value::extract_error);
+                    let answers = answers.map(|answers| each(answers).collect());
+                    wire::conclude_all(&mut line, dialect, &requests, answers).await
+                };
                 let answer = turn.wait(pin!(sent)).await;
                 if let Some(result) = turn.judge(live.number, answer) {
                     break result;
@@ -183,8 +194,8 @@ impl Node for Link {
             loop {
                 let live = turn.live().await?;
                 let told = live.server.tells;
-                let mut connection = live.connection.clone();
-                let sent = wire::look(&mut connection, &key, told);
+                let mut line = live.line.clone();
+                let sent = wire::look(&mut line, &key, told);
                 let answer = turn.wait(pin!(sent)).await;
                 if let Some(result) = turn.judge(live.number, answer) {
                     let remaining = result?;
@@ -205,8 +216,8 @@ impl Node for Link {
         Box::pin(async move {
             loop {
                 let live = turn.live().await?;
-                let mut connection = live.connection.clone();
-                let sent = wire::scan(&mut connection, &pattern, after.as_deref());
+                let mut line = live.line.clone();
+                let sent = wire::scan(&mut line, &pattern, after.as_deref());
                 let answer = turn.wait(pin!(sent)).await;
                 if let Some(result) = turn.judge(live.number, answer) {
                     return result;
@@ -221,8 +232,8 @@ impl Node for Link {
         Box::pin(async move {
             loop {
                 let live = turn.live().await?;
-                let mut connection = live.connection.clone();
-                let sent = wire::probe(&mut connection);
+                let mut line = live.line.clone();
+                let sent = wire::probe(&mut line);
                 let answer = turn.wait(pin!(sent)).await;
                 if let Some(result) = turn.judge(live.number, answer) {
                     return result;
@@ -238,28 +249,17 @@ impl Node for Link {
             // Over a connection of its own, because there is none to a server
             // that is not fit to be a node.
             let work = async {
-                let client = shared.address.client();
-                // What is pushed is of no interest.
-                let config =
-                    AsyncConnectionConfig::new().set_push_sender(|_: PushInfo| Ok::<(), ()>(()));
-                let opened = client.get_multiplexed_async_connection_with_config(&config);
-                let (opened, resp3) = match opened.await {
-                    Err(error) if connecting::is_too_old(&error) => {
-                        let client = shared.address.resp2_client();
-                        (client.get_multiplexed_async_connection().await, false)
-                    }
-                    opened => (opened, true),
-                };
-                let mut connection = opened.map_err(wire::node_error)?;
-                connection.set_response_timeout(limit);
+                // What comes unasked is of no interest.
+                let opened = dial::line(|| shared.stream(), shared.address.login(), |_, _| {});
+                let (mut line, protocol) = opened.await.map_err(wire::node_error)?;
                 let charter = &shared.charter;
-                let mut facts = checkup::examine(&mut connection, charter, true).await?;
-                if let Some(lacks) = facts.lacks.as_mut().filter(|_| resp3) {
-                    let channel = checkup::channel(charter);
-                    if let Err(error) = connection.subscribe(channel).await {
-                        lacks.extend(checkup::missing("+subscribe", &error, charter));
-                        lacks.dedup();
-                    }
+                let mut facts = checkup::examine(&mut line, charter, true).await?;
+                if let Some(lacks) = facts.lacks.as_mut()
+                    && protocol == Protocol::Resp3
+                    && let Err(error) = line.subscribe(&checkup::channel(charter)).await
+                {
+                    lacks.extend(checkup::missing("+subscribe", &error, charter));
+                    lacks.dedup();
                 }
                 facts.encrypted = shared.address.is_encrypted();
                 Ok(facts)
@@ -417,6 +417,15 @@ impl Shared {
         }
     }
 
+    /// A new stream to the server.
+    async fn stream(&self) -> Result<Stream, RedisError> {
+        #[cfg(feature = "simulation")]
+        if let Some(dial) = &self.dial {
+            return Ok(Stream::Other(Box::new(dial.dial().await?)));
+        }
+        dial::open(&self.address).await
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -434,21 +443,21 @@ impl Shared {
         }
     }
 
-    /// What the server says without being asked, or the library of the connection.
-    fn hear(&self, number: u64, push: PushInfo) {
-        match push.kind {
+    /// What the server says without being asked, and that it hung up.
+    fn hear(&self, number: u64, kind: PushKind, data: Vec<Value>) {
+        match kind {
             PushKind::Disconnection => {
                 self.give_up(number);
                 self.bells.ring_all();
             }
-            PushKind::Invalidate => match reply::touched(&push.data) {
+            PushKind::Invalidate => match reply::touched(&data) {
                 Some(keys) => keys.iter().for_each(|key| {
                     self.bells.ring(key, News::Changed);
                 }),
                 None => self.bells.ring_all(),
             },
             PushKind::Message => {
-                if let Some((key, news)) = reply::called(&push.data) {
+                if let Some((key, news)) = reply::called(&data) {
                     self.bells.ring(&key, news);
                 }
             }

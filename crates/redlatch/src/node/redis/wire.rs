@@ -176,17 +176,28 @@ pub(super) async fn send_all<C: ConnectionLike>(
     dialect: &Dialect,
     requests: &[Request],
 ) -> Result<Vec<Result<Reply, NodeError>>, Trouble> {
-    let values = pipeline(connection, dialect, requests, Form::Hash).await?;
-    let forgot = |value: &Result<Value, RedisError>| value.as_ref().is_err_and(is_noscript);
-    let values = match values.iter().any(forgot) {
+    let answers = pipeline(connection, dialect, requests, Form::Hash).await;
+    conclude_all(connection, dialect, requests, answers).await
+}
+
+/// The same as [`conclude`] for many requests that were sent in one go.
+pub(super) async fn conclude_all<C: ConnectionLike>(
+    connection: &mut C,
+    dialect: &Dialect,
+    requests: &[Request],
+    answers: Result<Vec<Result<Value, RedisError>>, RedisError>,
+) -> Result<Vec<Result<Reply, NodeError>>, Trouble> {
+    let mut answers = answers.map_err(trouble)?;
+    let forgot = |answer: &Result<Value, RedisError>| answer.as_ref().is_err_and(is_noscript);
+    if answers.iter().any(forgot) {
         // Every request may be repeated: each is idempotent for its token.
-        true => pipeline(connection, dialect, requests, Form::Text).await?,
-        false => values,
-    };
+        let again = pipeline(connection, dialect, requests, Form::Text).await;
+        answers = again.map_err(trouble)?;
+    }
     Ok(requests
         .iter()
-        .zip(values)
-        .map(|(request, value)| reply(request, value.map_err(node_error)?))
+        .zip(answers)
+        .map(|(request, answer)| reply(request, answer.map_err(node_error)?))
         .collect())
 }
 
@@ -195,16 +206,12 @@ async fn pipeline<C: ConnectionLike>(
     dialect: &Dialect,
     requests: &[Request],
     form: Form,
-) -> Result<Vec<Result<Value, RedisError>>, Trouble> {
+) -> Result<Vec<Result<Value, RedisError>>, RedisError> {
     let mut pipeline = redis::Pipeline::with_capacity(requests.len());
     for request in requests {
         pipeline.add_command(dialect.command(request, form));
     }
-    pipeline
-        .ignore_errors()
-        .query_async(connection)
-        .await
-        .map_err(trouble)
+    pipeline.ignore_errors().query_async(connection).await
 }
 
 fn is_noscript(error: &RedisError) -> bool {

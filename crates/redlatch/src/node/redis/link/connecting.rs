@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ErrorKind, ProtocolVersion, PushInfo, RedisError};
 use redlatch_core::Backoff;
 use tokio::time::{Instant, timeout};
 
 use super::{Live, Shared, State};
 use crate::node::NodeError;
+use crate::node::redis::dial::{self, Protocol};
 use crate::node::redis::dialect::Dialect;
 use crate::node::redis::{server, wire};
 use crate::random;
@@ -114,72 +113,27 @@ impl Drop for End<'_> {
 }
 
 async fn connect(shared: &Arc<Shared>, number: u64) -> Result<Live, NodeError> {
-    let client = shared.address.client();
-    let (opened, resp3) = match open(client, shared, number).await {
-        Err(error) if is_too_old(&error) => {
-            tracing::debug!(node = shared.address.name(), "no RESP3 there");
-            let older = shared.address.resp2_client();
-            (open(&older, shared, number).await, false)
+    let link = Arc::downgrade(shared);
+    let hear = move |kind, data| {
+        if let Some(shared) = link.upgrade() {
+            shared.hear(number, kind, data);
         }
-        opened => (opened, true),
     };
-    let mut connection = opened.map_err(wire::node_error)?;
-    let mut server = server::greet(&mut connection, &shared.charter).await?;
+    let opened = dial::line(|| shared.stream(), shared.address.login(), hear);
+    let (mut line, protocol) = opened.await.map_err(wire::node_error)?;
+    let mut server = server::greet(&mut line, &shared.charter).await?;
     // Without RESP3 there is no way to tell anything.
-    server.tells &= resp3;
+    server.tells &= protocol == Protocol::Resp3;
     if server.tells {
-        let subscribed = connection.subscribe(&*shared.charter.client).await;
-        server.calls = subscribed.is_ok();
+        server.calls = line.subscribe(&shared.charter.client).await.is_ok();
     }
     let dialect = Dialect::new(&shared.charter, server.run.clone(), server.calls);
     Ok(Live {
         number,
-        connection,
+        line,
         dialect,
         server,
     })
-}
-
-async fn open(
-    client: &Client,
-    shared: &Arc<Shared>,
-    number: u64,
-) -> Result<MultiplexedConnection, RedisError> {
-    // Calls keep their own time; a limit in the library would only shadow it.
-    let mut config = AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
-        .set_pipeline_buffer_size(1024);
-    let protocol = client.get_connection_info().redis_settings().protocol();
-    if protocol == ProtocolVersion::RESP3 {
-        let shared = Arc::downgrade(shared);
-        config = config.set_push_sender(move |push: PushInfo| {
-            if let Some(shared) = shared.upgrade() {
-                shared.hear(number, push);
-            }
-            Ok::<(), ()>(())
-        });
-    }
-    #[cfg(feature = "simulation")]
-    if let Some(dial) = &shared.dial {
-        let stream = dial.dial().await?;
-        let settings = client.get_connection_info().redis_settings();
-        let (connection, driver) =
-            MultiplexedConnection::new_with_config(settings, stream, config).await?;
-        tokio::spawn(driver);
-        return Ok(connection);
-    }
-    client
-        .get_multiplexed_async_connection_with_config(&config)
-        .await
-}
-
-/// Whether the server, or a proxy before it, speaks no RESP3.
-pub(super) fn is_too_old(error: &RedisError) -> bool {
-    let unknown = |detail: &str| detail.contains("unknown command") && detail.contains("HELLO");
-    error.kind() == ErrorKind::RESP3NotSupported
-        || error.code() == Some("NOPROTO")
-        || error.detail().is_some_and(unknown)
 }
 
 #[cfg(test)]

@@ -1,0 +1,224 @@
+//! A line, and a server that a test plays itself.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use redis::{ErrorKind, cmd};
+use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+
+type Heard = mpsc::Receiver<(PushKind, Vec<Value>)>;
+
+/// A line through which little goes at a time, and its other end.
+fn narrow_line() -> (Line, DuplexStream, Heard) {
+    let (ours, theirs) = duplex(16);
+    let (said, heard) = mpsc::channel();
+    let said = move |kind, data| drop(said.send((kind, data)));
+    (
+        Line::new(Stream::Other(Box::new(ours)), said),
+        theirs,
+        heard,
+    )
+}
+
+/// A line that can be written to by everybody, and its other end.
+async fn tcp_line() -> (Line, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());
+    let line = Line::new(Stream::Tcp(ours.unwrap()), |_, _| {});
+    (line, theirs.unwrap().0)
+}
+
+fn ask(line: &Line, name: &str) -> Answer<Value> {
+    let command = cmd(name);
+    line.ask(|out| command.write_packed_command(out))
+}
+
+/// The name of the next command that comes, of one without arguments.
+async fn next_command(server: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut text = Vec::new();
+    // *1, $n, and the name.
+    while text.iter().filter(|&&byte| byte == b'\n').count() < 3 {
+        text.push(server.read_u8().await.unwrap());
+    }
+    let text = String::from_utf8(text).unwrap();
+    text.lines().last().unwrap().to_owned()
+}
+
+/// What is heard next.
+async fn next(heard: &Heard) -> (PushKind, Vec<Value>) {
+    loop {
+        if let Ok(heard) = heard.try_recv() {
+            return heard;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn text(value: &str) -> Value {
+    Value::SimpleString(value.into())
+}
+
+#[tokio::test]
+async fn each_gets_its_own_answer() {
+    let (line, mut server, _heard) = narrow_line();
+    let names: Vec<String> = (0..100).map(|number| format!("N{number}")).collect();
+    let answers: Vec<_> = names.iter().map(|name| ask(&line, name)).collect();
+    let echo = async {
+        for name in &names {
+            let command = next_command(&mut server).await;
+            assert_eq!(command, *name, "in the order in which they were asked");
+            let answer = format!("+{command}\r\n");
+            server.write_all(answer.as_bytes()).await.unwrap();
+        }
+    };
+    let (answers, ()) = tokio::join!(futures_util::future::join_all(answers), echo);
+    for (name, answer) in names.iter().zip(answers) {
+        assert_eq!(answer.unwrap(), text(name));
+    }
+}
+
+#[tokio::test]
+async fn many_threads_share_a_line_in_order() {
+    let (line, mut server) = tcp_line().await;
+    let echo = tokio::spawn(async move {
+        let mut bytes = Vec::new();
+        // What comes is a valid answer too: an array with the name.
+        while server.read_buf(&mut bytes).await.unwrap_or(0) > 0 {
+            server.write_all(&bytes).await.unwrap();
+            bytes.clear();
+        }
+    });
+    let clients = (0..64).map(|client| {
+        let line = line.clone();
+        tokio::task::spawn_blocking(move || {
+            for number in 0..200 {
+                let name = format!("C{client}-{number}");
+                let answer = tokio::runtime::Handle::current().block_on(ask(&line, &name));
+                let name = Value::BulkString(name.into_bytes());
+                assert_eq!(answer.unwrap(), Value::Array(vec![name]));
+            }
+        })
+    });
+    for client in futures_util::future::join_all(clients).await {
+        client.unwrap();
+    }
+    drop(line);
+    echo.await.unwrap();
+}
+
+#[tokio::test]
+async fn who_stops_waiting_takes_nobody_elses_answer() {
+    let (line, mut server, _heard) = narrow_line();
+    drop(ask(&line, "FIRST"));
+    let second = ask(&line, "SECOND");
+    assert_eq!(
+        next_command(&mut server).await,
+        "FIRST",
+        "it was on its way"
+    );
+    assert_eq!(next_command(&mut server).await, "SECOND");
+    server.write_all(b"+one\r\n+two\r\n").await.unwrap();
+    assert_eq!(second.await.unwrap(), text("two"));
+}
+
+#[tokio::test]
+async fn what_comes_unasked_is_heard_in_its_place() {
+    let (line, mut server, heard) = narrow_line();
+    let answer = ask(&line, "ASK");
+    let subscribed = ask(&line, "SUBSCRIBE");
+    let said = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n+answer\r\n\
+                 >3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n>2\r\n$10\r\ninvalidate\r\n_\r\n";
+    server.write_all(said).await.unwrap();
+    assert_eq!(answer.await.unwrap(), text("answer"));
+    let Value::Push { kind, .. } = subscribed.await.unwrap() else {
+        panic!("SUBSCRIBE is answered by a push");
+    };
+    assert_eq!(kind, PushKind::Subscribe);
+    drop(server);
+    let words = |words: &str| Value::BulkString(words.into());
+    let message = (PushKind::Message, vec![words("c"), words("hi")]);
+    assert_eq!(next(&heard).await, message);
+    assert_eq!(next(&heard).await, (PushKind::Invalidate, vec![Value::Nil]));
+    assert_eq!(next(&heard).await.0, PushKind::Disconnection);
+}
+
+#[tokio::test]
+async fn everybody_is_told_that_the_server_hung_up() {
+    let (line, mut server, heard) = narrow_line();
+    let one = ask(&line, "ONE");
+    let many = line.ask_all(2, |out| out.extend(b"*1\r\n$1\r\nA\r\n*1\r\n$1\r\nB\r\n"));
+    next_command(&mut server).await;
+    next_command(&mut server).await;
+    // Half of what they wait for.
+    server.write_all(b"+one\r\n+first").await.unwrap();
+    assert_eq!(one.await.unwrap(), text("one"));
+    drop(server);
+    let error = many.await.unwrap_err();
+    assert!(error.is_unrecoverable_error(), "{error}");
+    let later = ask(&line, "LATER").await.unwrap_err();
+    assert!(later.is_unrecoverable_error(), "{later}");
+    assert_eq!(next(&heard).await.0, PushKind::Disconnection);
+}
+
+#[tokio::test]
+async fn what_is_not_redis_is_found_out() {
+    for nonsense in [
+        "HTTP/1.1 400 Bad Request\r\n\r\n",
+        "$x\r\n",
+        "*99999999999\r\n",
+        "+a\n",
+    ] {
+        let (line, mut server, _heard) = narrow_line();
+        let answer = ask(&line, "ASK");
+        server.write_all(nonsense.as_bytes()).await.unwrap();
+        let error = answer.await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Parse, "{nonsense:?}: {error}");
+    }
+    let (line, mut server, heard) = narrow_line();
+    server.write_all(b"+unasked\r\n").await.unwrap();
+    assert_eq!(next(&heard).await.0, PushKind::Disconnection);
+    let error = ask(&line, "ASK").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Parse, "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_before_it_was_asked_is_quoted() {
+    let (line, mut server, heard) = narrow_line();
+    let full = b"-ERR max number of clients reached\r\n";
+    server.write_all(full).await.unwrap();
+    drop(server);
+    assert_eq!(next(&heard).await.0, PushKind::Disconnection);
+    let error = ask(&line, "ASK").await.unwrap_err().to_string();
+    assert!(error.contains("max number of clients"), "{error}");
+}
+
+#[test]
+fn nobody_waits_for_a_runtime_that_has_ended() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let (line, _server, answer) = runtime.block_on(async {
+        let (line, server, _heard) = narrow_line();
+        let answer = ask(&line, "ASK");
+        tokio::task::yield_now().await;
+        (line, server, answer)
+    });
+    drop(runtime);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let error = runtime.block_on(async {
+        let minute = Duration::from_secs(60);
+        tokio::time::timeout(minute, answer)
+            .await
+            .expect("told at once")
+            .unwrap_err()
+    });
+    assert!(error.is_unrecoverable_error(), "{error}");
+    assert!(runtime.block_on(ask(&line, "LATER")).is_err());
+}

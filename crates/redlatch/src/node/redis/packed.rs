@@ -1,0 +1,152 @@
+//! Commands as they go over the wire.
+
+use redis::{Cmd, RedisWrite};
+
+/// Takes the arguments of a command, one after the other.
+pub(super) trait Args {
+    fn text(&mut self, text: &str) -> &mut Self;
+
+    fn number(&mut self, number: u64) -> &mut Self;
+
+    /// One argument of two parts.
+    fn joined(&mut self, head: &str, tail: &str) -> &mut Self;
+
+    /// A number, or an empty text where there is none.
+    fn number_if(&mut self, number: Option<u64>) -> &mut Self {
+        match number {
+            None => self.text(""),
+            Some(number) => self.number(number),
+        }
+    }
+}
+
+/// For the connections of others.
+impl Args for Cmd {
+    fn text(&mut self, text: &str) -> &mut Self {
+        self.arg(text)
+    }
+
+    fn number(&mut self, number: u64) -> &mut Self {
+        self.arg(number)
+    }
+
+    fn joined(&mut self, head: &str, tail: &str) -> &mut Self {
+        self.write_arg_fmt(format_args!("{head}{tail}"));
+        self
+    }
+}
+
+/// A command, written behind what is there. It counts only once it is finished.
+pub(super) struct Packed<'a> {
+    out: &'a mut Vec<u8>,
+    begin: usize,
+    count: u64,
+}
+
+impl<'a> Packed<'a> {
+    pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
+        let begin = out.len();
+        Self {
+            out,
+            begin,
+            count: 0,
+        }
+    }
+
+    /// Puts before the arguments how many they are.
+    pub(super) fn finish(self) {
+        let mut digits = [0; DIGITS];
+        let count = decimal(self.count, &mut digits);
+        let head = [b"*", count, b"\r\n"];
+        let head = head.into_iter().flatten().copied();
+        self.out.splice(self.begin..self.begin, head);
+    }
+
+    fn part(&mut self, parts: [&[u8]; 2]) -> &mut Self {
+        let length = parts[0].len() + parts[1].len();
+        let mut digits = [0; DIGITS];
+        // All at once, so that it grows at most once.
+        self.out.reserve(length + 32);
+        self.out.push(b'$');
+        self.out
+            .extend_from_slice(decimal(length as u64, &mut digits));
+        self.out.extend_from_slice(b"\r\n");
+        self.out.extend_from_slice(parts[0]);
+        self.out.extend_from_slice(parts[1]);
+        self.out.extend_from_slice(b"\r\n");
+        self.count += 1;
+        self
+    }
+}
+
+impl Args for Packed<'_> {
+    fn text(&mut self, text: &str) -> &mut Self {
+        self.part([text.as_bytes(), b""])
+    }
+
+    fn number(&mut self, number: u64) -> &mut Self {
+        let mut digits = [0; DIGITS];
+        self.part([decimal(number, &mut digits), b""])
+    }
+
+    fn joined(&mut self, head: &str, tail: &str) -> &mut Self {
+        self.part([head.as_bytes(), tail.as_bytes()])
+    }
+}
+
+/// As many as the largest number has.
+const DIGITS: usize = 20;
+
+fn decimal(mut number: u64, digits: &mut [u8; DIGITS]) -> &[u8] {
+    let mut at = DIGITS;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn commands_are_written_as_the_client_library_writes_them(
+            before in "[a-z]{0,3}",
+            arguments in prop::collection::vec((any::<String>(), any::<Option<u64>>()), 1..30),
+        ) {
+            let fill = |args: &mut dyn FnMut(&str, Option<u64>)| {
+                arguments.iter().for_each(|(text, number)| args(text, *number));
+            };
+            let mut theirs = Cmd::new();
+            fill(&mut |text, number| {
+                theirs.text(text).number_if(number).joined(text, "tail");
+            });
+            let mut out = before.clone().into_bytes();
+            let mut ours = Packed::new(&mut out);
+            fill(&mut |text, number| {
+                ours.text(text).number_if(number).joined(text, "tail");
+            });
+            ours.finish();
+            let mut expected = before.into_bytes();
+            theirs.write_packed_command(&mut expected);
+            prop_assert_eq!(out, expected);
+        }
+    }
+
+    #[test]
+    fn numbers_are_decimal() {
+        for number in [0, 9, 10, 1234567890, u64::MAX] {
+            assert_eq!(
+                decimal(number, &mut [0; DIGITS]),
+                number.to_string().as_bytes()
+            );
+        }
+    }
+}
