@@ -22,7 +22,8 @@ pub(crate) struct Asked {
 
 /// Reads a call of the script with this text.
 pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
-    let text = |at: usize| std::str::from_utf8(&words[at]).unwrap_or_default();
+    let word = |at: usize| words.get(at).map_or(&[][..], |word| word);
+    let text = |at: usize| std::str::from_utf8(word(at)).unwrap_or_default();
     let number = |at: usize| text(at).parse::<u64>().unwrap_or_default();
     let key = Key::new(String::from_utf8_lossy(&keys[0]).into_owned());
     let policy = |guarded: bool| {

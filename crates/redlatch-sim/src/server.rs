@@ -246,6 +246,16 @@ impl Server {
                     }
                 }
             }
+            // Whether a plain lock was had already, by one whose connection broke.
+            (b"GET", _) => match &mut state.memory {
+                Memory::Scripts(store) => store.run(words, now, &mut Effects::default()),
+                Memory::Rules(rules) => {
+                    let key = Key::new(text(1));
+                    rules.sweep_key(&key, now.millis());
+                    let value = rules.get(&key).and_then(|stored| stored.value.clone());
+                    value.map_or(Value::Nil, Value::Text)
+                }
+            },
             // A plain lock, by one who does not wait.
             (b"SET", _) if state.refuses.is_some() => {
                 let answer = state.refuses.and_then(|refusal| refusal.of(b"SET"));

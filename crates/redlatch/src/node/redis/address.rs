@@ -1,8 +1,8 @@
 //! From a URL to a server's address, without a word of its password.
 
-use std::fmt;
+use std::{fmt, io};
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisError};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 use tokio::net::TcpStream;
 
 use super::line::Stream;
@@ -30,6 +30,25 @@ pub(crate) struct Tls {
     /// Our own certificate and its key, in PEM, for servers that ask for one.
     #[cfg(feature = "tls")]
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// What came of these: the same for all nodes, and made when it is first needed.
+    #[cfg(feature = "tls")]
+    encryption: std::sync::OnceLock<Encryption>,
+}
+
+impl Tls {
+    #[cfg(feature = "tls")]
+    fn encryption(&self) -> Result<Encryption, String> {
+        if let Some(made) = self.encryption.get() {
+            return Ok(made.clone());
+        }
+        let made = encryption(self)?;
+        Ok(self.encryption.get_or_init(|| made).clone())
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn encryption(&self) -> Result<Encryption, String> {
+        Err("TLS needs redlatch's feature \"tls\", which is off".into())
+    }
 }
 
 impl Address {
@@ -70,7 +89,7 @@ impl Address {
         });
         let info = info.map_err(|words| words.unwrap_or("a part of it makes no sense".into()))?;
         let name = name_of(info.addr(), info.redis_settings().db());
-        let encryption = is_tls.then(|| encryption(tls)).transpose()?;
+        let encryption = is_tls.then(|| tls.encryption()).transpose()?;
         Ok(Self {
             info,
             encryption,
@@ -112,22 +131,18 @@ impl Address {
 
     /// The stream through which to speak with the server: encrypted, if it shall be.
     #[cfg(feature = "tls")]
-    pub(super) async fn encrypt(
-        &self,
-        host: &str,
-        stream: TcpStream,
-    ) -> Result<Stream, RedisError> {
+    pub(super) async fn encrypt(&self, host: &str, stream: TcpStream) -> io::Result<Stream> {
         let Some(connector) = &self.encryption else {
             return Ok(Stream::Tcp(stream));
         };
         let host = rustls::pki_types::ServerName::try_from(host.to_owned());
-        let host = host.map_err(std::io::Error::other)?;
+        let host = host.map_err(io::Error::other)?;
         let stream = connector.connect(host, stream).await?;
         Ok(Stream::Other(Box::new(stream)))
     }
 
     #[cfg(not(feature = "tls"))]
-    pub(super) async fn encrypt(&self, _: &str, stream: TcpStream) -> Result<Stream, RedisError> {
+    pub(super) async fn encrypt(&self, _: &str, stream: TcpStream) -> io::Result<Stream> {
         Ok(Stream::Tcp(stream))
     }
 }
@@ -140,12 +155,8 @@ impl fmt::Debug for Address {
 
 fn name_of(addr: &ConnectionAddr, db: i64) -> String {
     let place = match addr {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-            match host.contains(':') {
-                true => format!("[{host}]:{port}"),
-                false => format!("{host}:{port}"),
-            }
-        }
+        ConnectionAddr::Tcp(host, port) if host.contains(':') => format!("[{host}]:{port}"),
+        ConnectionAddr::Tcp(host, port) => format!("{host}:{port}"),
         ConnectionAddr::Unix(path) => format!("unix:{}", path.display()),
         other => other.to_string(),
     };
@@ -210,11 +221,6 @@ fn encryption(tls: &Tls) -> Result<Encryption, String> {
         }
     };
     Ok(Arc::new(config).into())
-}
-
-#[cfg(not(feature = "tls"))]
-fn encryption(_: &Tls) -> Result<Encryption, String> {
-    Err("TLS needs redlatch's feature \"tls\", which is off".into())
 }
 
 #[cfg(test)]

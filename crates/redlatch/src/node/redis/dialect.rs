@@ -96,9 +96,9 @@ impl Dialect {
     }
 
     /// The same as it goes over the wire, behind what is in `out`.
-    pub(super) fn put(&self, request: &Request, form: Form, out: &mut Vec<u8>) {
+    pub(super) fn put(&self, request: &Request, out: &mut Vec<u8>) {
         let mut command = Packed::new(out);
-        self.write(request, form, &mut command);
+        self.write(request, Form::Hash, &mut command);
         command.finish();
     }
 
@@ -169,7 +169,9 @@ impl Dialect {
                 let keys = ballot.map_or(Keys::Queue, |_| Keys::Guard);
                 self.call(call, &RELEASE, form, key, keys);
                 call.number(self.turn).text(token.as_str());
-                call.text(leaves.as_deref().unwrap_or_default());
+                if leaves.is_some() || ballot.is_some() {
+                    call.text(leaves.as_deref().unwrap_or_default());
+                }
                 if let Some(ballot) = ballot {
                     let max_ttl = self.policy.as_ref().map(|policy| policy.max_ttl);
                     call.number(fence::slot(key).into());

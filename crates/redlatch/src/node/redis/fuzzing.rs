@@ -2,7 +2,7 @@
 //! test that runs them for a short time. They panic when something is wrong.
 
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::Value;
@@ -15,6 +15,9 @@ use super::{checkup, reply, server, wire};
 use crate::guard::Exported;
 use crate::keys::KeyScheme;
 use crate::node::{Facts, NodeError, Pattern};
+
+/// Made once: it reads the system's certificates.
+static TLS: LazyLock<Tls> = LazyLock::new(Tls::default);
 
 /// A name, and what is done with an input.
 pub type Target = (&'static str, fn(&[u8]));
@@ -34,7 +37,7 @@ pub const TARGETS: &[Target] = &[
 
 /// The password in a URL that this library would use, if there is one.
 pub fn password_in(url: &str) -> Option<String> {
-    let address = Address::parse(url, &Tls::default()).ok()?;
+    let address = Address::parse(url, &TLS).ok()?;
     let password = address.login().password().map(str::to_owned);
     password.filter(|password| !password.is_empty())
 }
@@ -42,7 +45,7 @@ pub fn password_in(url: &str) -> Option<String> {
 /// The URL of a node.
 pub fn node_url(data: &[u8]) {
     let url = String::from_utf8_lossy(data);
-    match Address::parse(&url, &Tls::default()) {
+    match Address::parse(&url, &TLS) {
         Ok(address) => {
             assert!(!address.name().is_empty());
             assert!(address.is_same_server(&address));

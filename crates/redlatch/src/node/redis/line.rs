@@ -1,10 +1,11 @@
 //! One line to a server, which many callers share.
 //!
 //! Commands go out in the order in which they were given, and answers come back
-//! in that order. A command is on its way from the moment that it was given:
-//! who gives one on an idle line sends it himself, and while others are under
-//! way a task collects what is given and sends all of it at once. A second task
-//! reads. Both end with the line, and the line with its last handle.
+//! in that order. A command is on its way from the moment that it was given, and
+//! can't be taken back. One that is given on an idle line is sent there and then,
+//! without a detour over a task; while others are under way a task collects what
+//! is given and sends all of it at once. A second task reads. Both end with the
+//! line, and the line with its last handle, or when it is closed.
 
 mod frame;
 mod sink;
@@ -14,11 +15,11 @@ mod tests;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use redis::aio::ConnectionLike;
-use redis::{Cmd, Pipeline, PushKind, RedisError, RedisFuture, ServerError, Value};
+use redis::{Cmd, Pipeline, PushKind, RedisError, RedisFuture, Value};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
@@ -52,7 +53,11 @@ struct Shared {
     desk: Mutex<Desk>,
     /// Told when there is something to send.
     more: Notify,
+    hear: OnceLock<Hear>,
 }
+
+/// Hears what a server says without being asked, and that the line has ended.
+type Hear = Box<dyn Fn(PushKind, Vec<Value>) + Send + Sync>;
 
 /// What is under way.
 #[derive(Default)]
@@ -89,33 +94,46 @@ enum Waiter {
 /// Why a line has ended.
 #[derive(Clone, Debug)]
 enum End {
-    Broken(io::ErrorKind, String),
-    /// The server said so before it was asked anything.
-    Refused(ServerError),
+    Broken(String),
     NotRedis(&'static str),
 }
 
 impl Line {
-    /// A line over `stream`. What comes unasked is for `hear`, and at last that
-    /// nothing more will come.
-    pub(super) fn new(
-        stream: Stream,
-        hear: impl Fn(PushKind, Vec<Value>) + Send + Sync + 'static,
-    ) -> Self {
+    /// A line over `stream`.
+    pub(super) fn new(stream: Stream) -> Self {
         let (source, sink) = stream.split();
         let shared = Arc::new(Shared {
             sink,
             desk: Mutex::default(),
             more: Notify::new(),
+            hear: OnceLock::new(),
         });
-        let reading = tokio::spawn(read(shared.clone(), source, hear)).abort_handle();
-        let writing = tokio::spawn(write(shared.clone())).abort_handle();
+        let reading = tokio::spawn(read(Closing(shared.clone()), source)).abort_handle();
+        let writing = tokio::spawn(write(Closing(shared.clone()))).abort_handle();
         let tasks = [reading, writing];
         Self(Arc::new(Handle { shared, tasks }))
     }
 
-    /// Sends the one command that `put` writes. It is sent when this returns,
-    /// whether somebody waits for the answer or not.
+    /// From now on, what comes unasked is for `hear`, and at last, perhaps more
+    /// than once, that nothing more will come.
+    pub(super) fn listen(&self, hear: impl Fn(PushKind, Vec<Value>) + Send + Sync + 'static) {
+        let shared = &self.0.shared;
+        let _ = shared.hear.set(Box::new(hear));
+        let has_ended = shared.desk().end.is_some();
+        if has_ended {
+            shared.hear(PushKind::Disconnection, Vec::new());
+        }
+    }
+
+    /// Ends the line at once. What was not sent yet never will be, and who waits
+    /// for an answer is told.
+    pub(super) fn close(&self) {
+        self.0.shared.end(End::closed());
+        self.0.stop();
+    }
+
+    /// Sends the one command that `put` writes. It is on its way when this
+    /// returns, whether somebody waits for the answer or not.
     pub(super) fn ask(&self, put: impl FnOnce(&mut Vec<u8>)) -> Answer<Value> {
         let (answer, answered) = oneshot::channel();
         self.0.shared.send(put, Waiter::One(answer));
@@ -157,9 +175,15 @@ impl<T> Future for Answer<T> {
     }
 }
 
+impl Handle {
+    fn stop(&self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
+        self.stop();
     }
 }
 
@@ -213,13 +237,12 @@ impl Shared {
     /// Hands out answers, in the order in which they came.
     fn answer(&self, answers: &mut Vec<Value>) -> Result<(), End> {
         let mut ready = Vec::with_capacity(answers.len());
+        let mut unasked = None;
         let mut desk = self.desk();
         for answer in answers.drain(..) {
             let Some(first) = desk.waiting.front_mut() else {
-                return Err(match answer {
-                    Value::ServerError(error) => End::Refused(error),
-                    _ => End::NotRedis("it answers what it was not asked"),
-                });
+                unasked = Some(answer);
+                break;
             };
             if let Waiter::Many {
                 missing, answers, ..
@@ -243,17 +266,34 @@ impl Shared {
                 Waiter::Many { answers, all, .. } => drop(all.send(Ok(answers))),
             }
         }
-        Ok(())
+        match unasked {
+            None => Ok(()),
+            // Why it hangs up, before it was asked anything.
+            Some(Value::ServerError(error)) => {
+                Err(End::Broken(RedisError::from(error).to_string()))
+            }
+            Some(_) => Err(End::NotRedis("it answers what it was not asked")),
+        }
+    }
+
+    fn hear(&self, kind: PushKind, data: Vec<Value>) {
+        if let Some(hear) = self.hear.get() {
+            hear(kind, data);
+        }
     }
 
     /// Tells everybody that there will be no more answers.
     fn end(&self, end: End) {
         let mut desk = self.desk();
-        let end = desk.end.get_or_insert(end).clone();
+        if desk.end.is_some() {
+            return;
+        }
+        desk.end = Some(end.clone());
         let waiting = std::mem::take(&mut desk.waiting);
         desk.out = Vec::new();
         drop(desk);
         waiting.into_iter().for_each(|waiter| waiter.fail(&end));
+        self.hear(PushKind::Disconnection, Vec::new());
     }
 }
 
@@ -268,16 +308,13 @@ impl Waiter {
 
 impl End {
     fn closed() -> Self {
-        Self::Broken(
-            io::ErrorKind::BrokenPipe,
-            "the connection was closed".into(),
-        )
+        Self::Broken("the connection was closed".into())
     }
 
     fn error(&self) -> RedisError {
         match self {
-            Self::Broken(kind, words) => io::Error::new(*kind, words.clone()).into(),
-            Self::Refused(error) => error.clone().into(),
+            // Of a kind by which everybody knows that it is gone for good.
+            Self::Broken(words) => io::Error::new(io::ErrorKind::BrokenPipe, words.clone()).into(),
             Self::NotRedis(words) => (redis::ErrorKind::Parse, *words).into(),
         }
     }
@@ -285,63 +322,59 @@ impl End {
 
 impl From<io::Error> for End {
     fn from(error: io::Error) -> Self {
-        Self::Broken(error.kind(), error.to_string())
+        Self::Broken(error.to_string())
     }
 }
 
-/// Reads until there is no more, or until it makes no sense.
-async fn read(
-    shared: Arc<Shared>,
-    source: impl AsyncRead + Unpin,
-    hear: impl Fn(PushKind, Vec<Value>),
-) {
-    let closing = Closing(&shared);
-    let Err(end) = try_read(&shared, source, &hear).await;
-    shared.end(end);
-    drop(closing);
-    hear(PushKind::Disconnection, Vec::new());
-}
+/// Goes with the tasks of a line: without either, nobody must wait for answers.
+/// They may be dropped with their runtime.
+struct Closing(Arc<Shared>);
 
-/// Nobody waits for answers that nobody will read: also when the task is
-/// dropped, with its runtime.
-struct Closing<'a>(&'a Shared);
-
-impl Drop for Closing<'_> {
+impl Drop for Closing {
     fn drop(&mut self) {
         self.0.end(End::closed());
     }
 }
 
+/// Reads until there is no more, or until it makes no sense.
+async fn read(line: Closing, source: impl AsyncRead + Unpin) {
+    let Err(end) = try_read(&line.0, source).await;
+    line.0.end(end);
+}
+
 async fn try_read(
     shared: &Shared,
     mut source: impl AsyncRead + Unpin,
-    hear: &impl Fn(PushKind, Vec<Value>),
 ) -> Result<std::convert::Infallible, End> {
     let mut frames = Frames::default();
     let mut answers = Vec::new();
     loop {
-        let room = frames.room(CHUNK);
-        if source.read_buf(room).await? == 0 {
-            let closed = io::ErrorKind::UnexpectedEof;
-            return Err(End::Broken(closed, "the server hung up".into()));
+        if source.read_buf(frames.room(CHUNK)).await? == 0 {
+            return Err(End::Broken("the server hung up".into()));
         }
-        while let Some(value) = frames.next().map_err(End::NotRedis)? {
-            match value {
+        let nonsense = loop {
+            match frames.next() {
+                Ok(None) => break None,
                 // The answer to SUBSCRIBE comes as if it were unasked.
-                Value::Push { kind, data } if kind != PushKind::Subscribe => {
+                Ok(Some(Value::Push { kind, data })) if kind != PushKind::Subscribe => {
                     // What came before it is heard before it.
                     shared.answer(&mut answers)?;
-                    hear(kind, data);
+                    shared.hear(kind, data);
                 }
-                answer => answers.push(answer),
+                Ok(Some(answer)) => answers.push(answer),
+                Err(problem) => break Some(End::NotRedis(problem)),
             }
-        }
+        };
         shared.answer(&mut answers)?;
+        if let Some(end) = nonsense {
+            return Err(end);
+        }
     }
 }
 
 /// Sends what is given while other things are under way.
-async fn write(shared: Arc<Shared>) {
+async fn write(line: Closing) {
+    let shared = &line.0;
     let mut bytes = Vec::new();
     loop {
         shared.more.notified().await;
@@ -365,12 +398,13 @@ impl ConnectionLike for Line {
     fn req_packed_commands<'a>(
         &'a mut self,
         pipeline: &'a Pipeline,
-        _: usize,
+        offset: usize,
         count: usize,
     ) -> RedisFuture<'a, Vec<Value>> {
         Box::pin(async move {
             let bytes = pipeline.get_packed_pipeline();
-            self.ask_all(count, |out| out.extend(bytes)).await
+            let all = self.ask_all(offset + count, |out| out.extend(bytes));
+            Ok(all.await?.split_off(offset))
         })
     }
 

@@ -22,7 +22,7 @@ use tokio::time::{Instant, Timeout, timeout, timeout_at};
 use super::address::Address;
 use super::checkup;
 use super::dial::{self, Protocol};
-use super::dialect::{Dialect, Form};
+use super::dialect::Dialect;
 use super::line::{Line, Stream};
 use super::reply;
 use super::server::Server;
@@ -139,7 +139,7 @@ impl Node for Link {
                 let mut line = live.line.clone();
                 let sent = async {
                     let dialect = &live.dialect;
-                    let answer = line.ask(|out| dialect.put(&request, Form::Hash, out)).await;
+                    let answer = line.ask(|out| dialect.put(&request, out)).await;
                     let answer = answer.and_then(Value::extract_error);
                     wire::conclude(&mut line, dialect, &request, before, answer).await
                 };
@@ -170,7 +170,7 @@ impl Node for Link {
                     let dialect = &live.dialect;
                     let put = |out: &mut Vec<u8>| {
                         for request in &requests {
-                            dialect.put(request, Form::Hash, out);
+                            dialect.put(request, out);
                         }
                     };
                     let answers = line.ask_all(requests.len(), put).await;
@@ -249,8 +249,7 @@ impl Node for Link {
             // Over a connection of its own, because there is none to a server
             // that is not fit to be a node.
             let work = async {
-                // What comes unasked is of no interest.
-                let opened = dial::line(|| shared.stream(), shared.address.login(), |_, _| {});
+                let opened = dial::line(|| shared.stream(), shared.address.login());
                 let (mut line, protocol) = opened.await.map_err(wire::node_error)?;
                 let charter = &shared.charter;
                 let mut facts = checkup::examine(&mut line, charter, true).await?;

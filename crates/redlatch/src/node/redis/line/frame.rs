@@ -3,11 +3,11 @@
 use redis::{PushKind, Value};
 
 /// Nothing that we ask for is nearly as long as this, in bytes and in values.
-const LONGEST: usize = 64 * 1024 * 1024;
+const LONGEST: usize = 16 * 1024 * 1024;
 const MOST: u64 = 64 * 1024;
 
 /// Nor is a line, which most values are, or begin with.
-const LONGEST_LINE: usize = 64 * 1024;
+const LONGEST_LINE: usize = 16 * 1024;
 
 /// So deep are values read here; deeper ones, and rare kinds, are left to the
 /// client library.
@@ -21,7 +21,9 @@ pub(in crate::node::redis) struct Frames {
     begin: usize,
     /// How far it was looked at, from there.
     seen: usize,
-    /// How many values are missing there before it is complete.
+    /// How many values were found there, and how many are missing before it is
+    /// complete.
+    found: u64,
     missing: u64,
 }
 
@@ -47,7 +49,7 @@ impl Frames {
         let frame = &self.bytes[self.begin..self.begin + length];
         let value = value(frame)?;
         self.begin += length;
-        (self.seen, self.missing) = (0, 0);
+        (self.seen, self.found, self.missing) = (0, 0, 0);
         Ok(Some(value))
     }
 
@@ -84,9 +86,10 @@ impl Frames {
                 return Ok(None);
             }
             self.seen = end;
+            self.found += 1;
             self.missing += inside;
             self.missing -= 1;
-            if self.missing > MOST || self.seen > LONGEST {
+            if self.found + self.missing > MOST || self.seen > LONGEST {
                 return Err("a value is too long");
             }
         }
@@ -270,8 +273,17 @@ mod tests {
         assert_eq!(problem(long.as_bytes()), "a value is too long");
         let text = format!("${}\r\n", LONGEST + 1);
         assert_eq!(problem(text.as_bytes()), "a text is too long");
-        let nested = b"*65536\r\n".repeat(2);
+        let nested = b"*65000\r\n".repeat(2);
         assert_eq!(problem(&nested), "a value is too long");
+        let wide = [b"*1000\r\n".to_vec(), b"*1\r\n_\r\n".repeat(40_000)].concat();
+        assert_eq!(problem(&wide[..]), "none so far");
+        let wider = [
+            &b"*1000\r\n"[..],
+            b"*60000\r\n",
+            &b"_\r\n".repeat(60_000),
+            b"*9000\r\n",
+        ];
+        assert_eq!(problem(&wider.concat()), "a value is too long");
         let line = vec![b'+'; LONGEST_LINE + 1];
         assert_eq!(problem(&line), "a line is too long");
         assert_eq!(problem(&line[..9]), "none so far");

@@ -15,12 +15,9 @@ type Heard = mpsc::Receiver<(PushKind, Vec<Value>)>;
 fn narrow_line() -> (Line, DuplexStream, Heard) {
     let (ours, theirs) = duplex(16);
     let (said, heard) = mpsc::channel();
-    let said = move |kind, data| drop(said.send((kind, data)));
-    (
-        Line::new(Stream::Other(Box::new(ours)), said),
-        theirs,
-        heard,
-    )
+    let line = Line::new(Stream::Other(Box::new(ours)));
+    line.listen(move |kind, data| drop(said.send((kind, data))));
+    (line, theirs, heard)
 }
 
 /// A line that can be written to by everybody, and its other end.
@@ -28,7 +25,7 @@ async fn tcp_line() -> (Line, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());
-    let line = Line::new(Stream::Tcp(ours.unwrap()), |_, _| {});
+    let line = Line::new(Stream::Tcp(ours.unwrap()));
     (line, theirs.unwrap().0)
 }
 
@@ -165,6 +162,44 @@ async fn everybody_is_told_that_the_server_hung_up() {
 }
 
 #[tokio::test]
+async fn who_listens_late_is_told_that_it_is_over() {
+    let (ours, theirs) = duplex(16);
+    let line = Line::new(Stream::Other(Box::new(ours)));
+    drop(theirs);
+    ask(&line, "ASK").await.unwrap_err();
+    let (said, heard) = mpsc::channel();
+    line.listen(move |kind, data| drop(said.send((kind, data))));
+    assert_eq!(heard.try_recv().unwrap().0, PushKind::Disconnection);
+}
+
+#[tokio::test]
+async fn what_a_closed_line_had_in_hand_is_never_sent() {
+    let (line, mut server, _heard) = narrow_line();
+    let names = (0..10).map(|number| format!("N{number}"));
+    let answers: Vec<_> = names.map(|name| ask(&line, &name)).collect();
+    assert_eq!(next_command(&mut server).await, "N0");
+    line.close();
+    for answer in answers {
+        let error = answer.await.unwrap_err();
+        assert!(error.is_unrecoverable_error(), "{error}");
+    }
+    assert!(ask(&line, "LATER").await.is_err());
+    drop(line);
+    let mut rest = Vec::new();
+    server.read_to_end(&mut rest).await.unwrap();
+    assert!(!String::from_utf8(rest).unwrap().contains("N9"));
+}
+
+#[tokio::test]
+async fn answers_that_came_before_nonsense_count() {
+    let (line, mut server, _heard) = narrow_line();
+    let (one, other) = (ask(&line, "ONE"), ask(&line, "OTHER"));
+    server.write_all(b"+one\r\n?\r\n").await.unwrap();
+    assert_eq!(one.await.unwrap(), text("one"));
+    assert_eq!(other.await.unwrap_err().kind(), ErrorKind::Parse);
+}
+
+#[tokio::test]
 async fn what_is_not_redis_is_found_out() {
     for nonsense in [
         "HTTP/1.1 400 Bad Request\r\n\r\n",
@@ -204,7 +239,6 @@ fn nobody_waits_for_a_runtime_that_has_ended() {
     let (line, _server, answer) = runtime.block_on(async {
         let (line, server, _heard) = narrow_line();
         let answer = ask(&line, "ASK");
-        tokio::task::yield_now().await;
         (line, server, answer)
     });
     drop(runtime);

@@ -47,6 +47,7 @@ pub(super) async fn keep_connected(shared: Arc<Shared>) {
                 was_up = true;
                 shared.is_heard();
                 tracing::debug!(node = name, "connected");
+                let line = live.line.clone();
                 shared.set(State::Up(Arc::new(live)));
                 // Nothing was heard while there was no connection.
                 shared.bells.ring_all();
@@ -56,6 +57,8 @@ pub(super) async fn keep_connected(shared: Arc<Shared>) {
                     .wait_for(|broken| *broken >= number)
                     .await;
                 tracing::info!(node = name, "connection lost, making a new one");
+                // What it still has must not follow what goes over the next one.
+                line.close();
                 // A mute connection rings for nobody any more.
                 shared.bells.ring_all();
                 shared.set(State::Connecting);
@@ -113,14 +116,17 @@ impl Drop for End<'_> {
 }
 
 async fn connect(shared: &Arc<Shared>, number: u64) -> Result<Live, NodeError> {
+    let opened = dial::line(|| shared.stream(), shared.address.login());
+    let (mut line, protocol) = opened.await.map_err(wire::node_error)?;
+    if protocol == Protocol::Resp2 {
+        tracing::debug!(node = shared.address.name(), "no RESP3 there");
+    }
     let link = Arc::downgrade(shared);
-    let hear = move |kind, data| {
+    line.listen(move |kind, data| {
         if let Some(shared) = link.upgrade() {
             shared.hear(number, kind, data);
         }
-    };
-    let opened = dial::line(|| shared.stream(), shared.address.login(), hear);
-    let (mut line, protocol) = opened.await.map_err(wire::node_error)?;
+    });
     let mut server = server::greet(&mut line, &shared.charter).await?;
     // Without RESP3 there is no way to tell anything.
     server.tells &= protocol == Protocol::Resp3;

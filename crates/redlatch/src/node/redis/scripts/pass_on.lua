@@ -1,7 +1,12 @@
 -- RELEASE while somebody waits: whose turn it is now.
 --
 -- Runs after release.lua, which see for KEYS and ARGV, and queue.lua. Has from
--- there: clock, seen, value.
+-- there: time, seen, value.
+
+local function clock()
+    time = time or call('TIME')
+    return time[1] * 1000 + math.floor(time[2] / 1000)
+end
 
 -- Whether this ballot would be granted: what guard.lua and ballot.lua ask for.
 local function admits(ballot)
@@ -52,14 +57,15 @@ local function hand_on(first_ticket, place, parked, second)
     return heard and heard > 0
 end
 
+local leaves = ARGV[3] or ''
 local waited_for, place, _, parked, second = first()
 if parked then
-    parked = withdraw(parked, ARGV[3], ARGV[2])
+    parked = withdraw(parked, leaves, ARGV[2])
 end
-if waited_for and ARGV[3] ~= '' then
-    call('ZREM', KEYS[2], ARGV[3])
+if waited_for and leaves ~= '' then
+    call('ZREM', KEYS[2], leaves)
     -- What it was called for goes to the next.
-    if waited_for == ARGV[3] then
+    if waited_for == leaves then
         if call('PTTL', KEYS[1]) == -2 then
             freed(clock(), ARGV[1])
         else

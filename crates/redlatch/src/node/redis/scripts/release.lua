@@ -7,7 +7,7 @@
 -- KEYS[4]  the guard; not given for a plain lock, nor when it is off
 -- ARGV[1]  for how many milliseconds a free lock is kept for the first who waits
 -- ARGV[2]  the token that names the lease
--- ARGV[3]  a ticket that is given up, or ''
+-- ARGV[3]  a ticket that is given up, or ''; not given for a plain lock without
 -- ARGV[4]  the lock's slot
 -- ARGV[5]  the highest ballot that was ever sent for this token
 -- ARGV[6]  how many milliseconds a ballot may be ahead of the clock
@@ -19,24 +19,18 @@
 -- the next holder's lock would be deleted.
 
 local call = redis.call
-local now
-local function clock()
-    if not now then
-        local time = call('TIME')
-        now = time[1] * 1000 + math.floor(time[2] / 1000)
-    end
-    return now
-end
-
-local seen
+local time, seen
 if KEYS[3] then
     -- What of this lease is still on its way must find its ballot too low. One
     -- far ahead of the clock is let be: it would stop the whole slot.
     local ballot = tonumber(ARGV[5])
     seen = tonumber(call('HGET', KEYS[3], ARGV[4]) or 0)
-    if ballot > seen and ballot <= (clock() + ARGV[6]) * 1024 then
-        call('HSET', KEYS[3], ARGV[4], ARGV[5])
-        seen = ballot
+    if ballot > seen then
+        time = call('TIME')
+        if ballot <= (time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[6]) * 1024 then
+            call('HSET', KEYS[3], ARGV[4], ARGV[5])
+            seen = ballot
+        end
     end
 end
 
