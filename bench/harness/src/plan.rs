@@ -16,7 +16,11 @@ pub(crate) struct Case {
     pub(crate) condition: Condition,
     pub(crate) action: Action,
     pub(crate) who: Who,
+    /// Whether peers take part too; else only redlatch and the floor.
+    pub(crate) peers: bool,
     pub(crate) rounds: usize,
+    /// It has so many times as many rounds as others, each so many times shorter.
+    pub(crate) split: usize,
 }
 
 /// What is special about the machine or the nodes.
@@ -87,6 +91,7 @@ impl Case {
             Who::AllOurs => contender.is_ours(),
             Who::Ours => [FLOOR, "redlatch-fenced"].contains(&contender.name),
         };
+        let admitted = admitted && (self.peers || contender.is_ours());
         admitted && self.processes(contender) <= MOST_PROCESSES
     }
 
@@ -138,6 +143,10 @@ impl Case {
 /// Where each task is a process, more than this many are not started.
 const MOST_PROCESSES: usize = 200;
 
+/// What one task takes for a cycle differs more from process to process than in the
+/// course of one: many short rounds tell more than few long ones.
+const SPLIT: usize = 3;
+
 /// The contenders that were chosen, in the order of the tables.
 pub(crate) fn chosen(scope: &Scope) -> Vec<&'static Contender> {
     let chosen = |contender: &&Contender| match &scope.contenders {
@@ -153,16 +162,18 @@ pub(crate) fn cases(scope: &Scope) -> Vec<Case> {
     let long = scope.seconds;
     let short = scope.seconds / 2.0;
 
+    let split = scope.size(SPLIT, 1);
     for (id, label, condition) in [
         ("as-is", "as it is", Condition::Usual),
         ("awake", "cores kept awake", Condition::Awake),
     ] {
         let cycles = Cycles {
             samples: true,
-            ..distinct(1, short)
+            ..distinct(1, short / split as f64)
         };
         cases.push(Case {
             condition,
+            split,
             ..case(1, id, label, Action::Cycles(cycles))
         });
     }
@@ -257,9 +268,16 @@ pub(crate) fn cases(scope: &Scope) -> Vec<Case> {
 
     growth(scope, short, &mut cases);
     for case in &mut cases {
-        case.rounds = case.rounds.min(scope.rounds);
+        case.rounds = case.rounds.min(scope.rounds) * case.split;
     }
     cases.retain(|case| scope.wants(case.workload));
+    if scope.quick && scope.contenders.is_none() {
+        // That a peer works is seen in one case of each workload. It is the starting of
+        // virtual machines, in some cases 16 of them, that would take most of the time.
+        for index in 1..cases.len() {
+            cases[index].peers = cases[index].workload != cases[index - 1].workload;
+        }
+    }
     cases
 }
 
@@ -327,7 +345,9 @@ fn case(workload: u8, id: &str, label: &str, action: Action) -> Case {
         condition: Condition::Usual,
         action,
         who: Who::All,
+        peers: true,
         rounds: usize::MAX,
+        split: 1,
     }
 }
 
@@ -342,5 +362,65 @@ fn distinct(tasks: usize, seconds: f64) -> Cycles {
         seconds,
         cycles: None,
         samples: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    fn plan(line: &str) -> Vec<Case> {
+        let words = line.split_whitespace().map(str::to_owned);
+        cases(&Settings::parse(words).expect("it is right").scope)
+    }
+
+    fn seconds(case: &Case) -> f64 {
+        match &case.action {
+            Action::Cycles(cycles) => cycles.seconds,
+            _ => 0.0,
+        }
+    }
+
+    #[test]
+    fn latency_is_measured_in_more_rounds_that_take_as_long_in_all() {
+        for line in ["", "--rounds 2 --seconds 3"] {
+            let cases = plan(line);
+            let find = |id: &str| cases.iter().find(|case| case.id == id).expect(id);
+            let usual = find("2/64");
+            for id in ["1/as-is", "1/awake"] {
+                let latency = find(id);
+                assert_eq!(latency.rounds, usual.rounds * SPLIT, "{line}: {id}");
+                let whole = |case: &Case| seconds(case) * case.rounds as f64;
+                assert!((whole(latency) - whole(usual)).abs() < 1e-9, "{line}: {id}");
+            }
+            assert_eq!(find("1/allocations").rounds, usual.rounds);
+            assert_eq!(find("9/names-1000000").rounds, 1);
+        }
+        assert!(plan("--quick").iter().all(|case| case.rounds == 1));
+    }
+
+    #[test]
+    fn a_quick_run_has_every_contender_in_every_workload_but_not_in_every_case() {
+        let taking_part = |line: &str| {
+            let cases = plan(line);
+            let pairs = cases.iter().flat_map(|case| {
+                let admitted = contenders::ALL.iter().filter(|one| case.admits(one));
+                admitted.map(|one| (case.workload, case.id.clone(), one.name))
+            });
+            pairs.collect::<Vec<_>>()
+        };
+        let (full, quick) = (taking_part(""), taking_part("--quick"));
+        for (workload, _, name) in &full {
+            let same = |(other, _, one): &&(u8, String, &str)| other == workload && one == name;
+            let count = quick.iter().filter(same).count();
+            let ours = contenders::find(name).is_some_and(Contender::is_ours);
+            assert!(
+                count == 1 || ours && count > 1,
+                "{name} in {workload}: {count}"
+            );
+        }
+        let chosen = plan("--quick --contenders redsync");
+        assert!(chosen.iter().all(|case| case.peers), "who was asked for");
     }
 }

@@ -61,6 +61,12 @@ impl Results {
         Some(summary.median)
     }
 
+    /// In how many rounds a case was measured.
+    pub(crate) fn rounds(&self, case: &str) -> usize {
+        let samples = self.samples.iter().filter(|sample| sample.case == case);
+        samples.map(|sample| sample.round).max().unwrap_or(0)
+    }
+
     /// Whether there is a figure of this contender, case and round.
     pub(crate) fn has(&self, case: &str, contender: &str, round: usize) -> bool {
         self.samples.iter().any(|sample| {
@@ -211,6 +217,10 @@ mod tests {
         assert_eq!(results.median("1/as-is", "raw", figure::RATE), Some(2.0));
         assert_eq!(results.median("1/awake", "raw", figure::RATE), None);
         assert_eq!(results.median("1/as-is", "raw", figure::HELD), None);
+        assert_eq!(
+            (results.rounds("1/as-is"), results.rounds("1/awake")),
+            (2, 0)
+        );
     }
 
     #[test]

@@ -10,7 +10,8 @@ pub(crate) const USAGE: &str = "\
 Runs every contender on the same workloads and writes docs/performance.md.
 
 usage: bench/run [OPTION]...
-  --quick              a short run, to see that everything works
+  --quick              a short run, to see that everything works: peers that were not
+                       asked for take part in one case of each workload
   --only LIST          only these workloads, such as 1,4
   --contenders LIST    only these, such as redlatch-plain,raw,redsync
   --rounds N           how often everything is measured (3)

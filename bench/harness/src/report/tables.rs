@@ -50,15 +50,20 @@ fn latency(results: &Results) -> Option<String> {
         columns.push(spread_of("p99 µs", id, figure::CYCLE_P99));
         columns.push(ratio_of("p50 / raw", id, figure::CYCLE_P50));
     }
-    let text = "One task acquires and releases, names it has to itself: the time from asking for \
-                the lock until its release is confirmed. An idle core of a virtual machine takes \
-                about as long to wake as Redis to answer, which buries what the libraries do. So \
-                it is measured as it is, and with one spinning process of the lowest priority on \
-                each core, which keeps it awake. redis-benchmark can't do two commands in turn: \
-                its figure is the sum of the two measured alone.";
+    let rounds = results.rounds("1/as-is").max(results.rounds("1/awake"));
+    let text = format!(
+        "One task acquires and releases, names it has to itself: the time from asking for the lock \
+         until its release is confirmed. An idle core of a virtual machine takes about as long to \
+         wake as Redis to answer, which buries what the libraries do. So it is measured as it is, \
+         and with one spinning process of the lowest priority on each core, which keeps it awake. \
+         It also depends on whether the scheduler puts client and redis-server on one core or on \
+         two, which differs from round to round: so there are {rounds} of them, shorter than \
+         those of other workloads, each with a process and a server of its own. redis-benchmark \
+         can't do two commands in turn: its figure is the sum of the two measured alone."
+    );
     section(
         "### 1. One task, acquire and release",
-        text,
+        &text,
         Some("latency"),
         table(results, &columns),
     )
