@@ -83,6 +83,7 @@ enum Writer {
 }
 
 enum Waiter {
+    Nobody,
     One(oneshot::Sender<Result<Value, RedisError>>),
     Many {
         missing: usize,
@@ -136,7 +137,23 @@ impl Line {
     /// returns, whether somebody waits for the answer or not.
     pub(super) fn ask(&self, put: impl FnOnce(&mut Vec<u8>)) -> Answer<Value> {
         let (answer, answered) = oneshot::channel();
-        self.0.shared.send(put, Waiter::One(answer));
+        self.0.shared.send(put, [Waiter::One(answer)]);
+        Answer(answered)
+    }
+
+    /// The same for a command by which the server also has something to say to
+    /// others: they hear it before we have the answer.
+    ///
+    /// A server writes last to the client that it had something for first. So it
+    /// is given something for us before, by a PING.
+    pub(super) fn ask_after_you(&self, put: impl FnOnce(&mut Vec<u8>)) -> Answer<Value> {
+        let (answer, answered) = oneshot::channel();
+        let put = |out: &mut Vec<u8>| {
+            out.extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+            put(out);
+        };
+        let waiters = [Waiter::Nobody, Waiter::One(answer)];
+        self.0.shared.send(put, waiters);
         Answer(answered)
     }
 
@@ -156,7 +173,7 @@ impl Line {
                     answers,
                     all,
                 };
-                self.0.shared.send(put, waiter);
+                self.0.shared.send(put, [waiter]);
             }
         }
         Answer(answered)
@@ -198,15 +215,15 @@ impl Shared {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn send(&self, put: impl FnOnce(&mut Vec<u8>), waiter: Waiter) {
+    fn send<const N: usize>(&self, put: impl FnOnce(&mut Vec<u8>), waiters: [Waiter; N]) {
         let mut desk = self.desk();
         if let Some(end) = desk.end.clone() {
             drop(desk);
-            return waiter.fail(&end);
+            return waiters.into_iter().for_each(|waiter| waiter.fail(&end));
         }
         let is_alone = desk.waiting.is_empty();
         put(&mut desk.out);
-        desk.waiting.push_back(waiter);
+        desk.waiting.extend(waiters);
         if (is_alone || desk.out.len() >= BATCH) && desk.writer != Writer::Busy {
             self.sink.send_now(&mut desk.out);
         }
@@ -262,6 +279,7 @@ impl Shared {
         for (waiter, answer) in ready {
             // Whoever asked may have stopped waiting.
             match waiter {
+                Waiter::Nobody => {}
                 Waiter::One(one) => drop(one.send(Ok(answer))),
                 Waiter::Many { answers, all, .. } => drop(all.send(Ok(answers))),
             }
@@ -300,6 +318,7 @@ impl Shared {
 impl Waiter {
     fn fail(self, end: &End) {
         match self {
+            Self::Nobody => {}
             Self::One(one) => drop(one.send(Err(end.error()))),
             Self::Many { all, .. } => drop(all.send(Err(end.error()))),
         }

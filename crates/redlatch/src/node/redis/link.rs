@@ -8,7 +8,7 @@
 mod connecting;
 
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -60,6 +60,9 @@ struct Shared {
     bells: Bells,
     /// Time-outs in a row.
     silence: AtomicU32,
+    /// Whether the server called us because a lock was handed on to us, and we
+    /// have given none back since.
+    was_called: AtomicBool,
     /// The number of the newest connection that is known to be of no more use.
     broken: watch::Sender<u64>,
 }
@@ -139,7 +142,11 @@ impl Node for Link {
                 let mut line = live.line.clone();
                 let sent = async {
                     let dialect = &live.dialect;
-                    let answer = line.ask(|out| dialect.put(&request, out)).await;
+                    let put = |out: &mut Vec<u8>| dialect.put(&request, out);
+                    let answer = match turn.shared.hands_on(&request) {
+                        true => line.ask_after_you(put).await,
+                        false => line.ask(put).await,
+                    };
                     let answer = answer.and_then(Value::extract_error);
                     wire::conclude(&mut line, dialect, &request, before, answer).await
                 };
@@ -412,6 +419,7 @@ impl Shared {
             charter,
             bells: Bells::default(),
             silence: AtomicU32::new(0),
+            was_called: AtomicBool::new(false),
             broken: watch::Sender::new(0),
         }
     }
@@ -457,11 +465,22 @@ impl Shared {
             },
             PushKind::Message => {
                 if let Some((key, news)) = reply::called(&data) {
+                    if matches!(news, News::Granted(_)) {
+                        self.was_called.store(true, Ordering::Relaxed);
+                    }
                     self.bells.ring(&key, news);
                 }
             }
             _ => {}
         }
+    }
+
+    /// Whether this is likely to hand a lock on to somebody else: where locks come
+    /// from others, others wait for them.
+    fn hands_on(&self, request: &Request) -> bool {
+        matches!(request, Request::Release { .. })
+            && self.was_called.load(Ordering::Relaxed)
+            && self.was_called.swap(false, Ordering::Relaxed)
     }
 
     /// Tells the connector that the connection with this number is of no more use.

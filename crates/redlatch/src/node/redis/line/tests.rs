@@ -79,6 +79,21 @@ async fn each_gets_its_own_answer() {
 }
 
 #[tokio::test]
+async fn what_lets_others_go_first_gets_its_own_answer() {
+    let (line, mut server, _heard) = narrow_line();
+    let put = |out: &mut Vec<u8>| cmd("RELEASE").write_packed_command(out);
+    let (released, next) = (line.ask_after_you(put), ask(&line, "NEXT"));
+    for name in ["PING", "RELEASE", "NEXT"] {
+        assert_eq!(next_command(&mut server).await, name);
+    }
+    // Who may not say PING may release.
+    let answers = b"-NOPERM no\r\n+released\r\n+next\r\n";
+    server.write_all(answers).await.unwrap();
+    assert_eq!(released.await.unwrap(), text("released"));
+    assert_eq!(next.await.unwrap(), text("next"));
+}
+
+#[tokio::test]
 async fn many_threads_share_a_line_in_order() {
     let (line, mut server) = tcp_line().await;
     let echo = tokio::spawn(async move {
