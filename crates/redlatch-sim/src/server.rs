@@ -193,6 +193,7 @@ impl Server {
         match (word(0).as_deref().unwrap_or_default(), word(1).as_deref()) {
             (b"HELLO", _) => Value::Map(vec![(Value::text("proto"), Value::Int(3))]),
             (b"PING", _) => Value::Status("PONG"),
+            (b"TIME", _) => now.told(),
             (b"INFO", _) => Value::text(self.info(state)),
             (b"CLIENT", Some(b"CACHING")) => {
                 if let Some(connection) = state.connections.get_mut(&id) {

@@ -14,6 +14,14 @@ impl Now {
     pub(crate) fn millis(self) -> u64 {
         self.micros / 1000
     }
+
+    /// What TIME says.
+    pub(crate) fn told(self) -> Value {
+        Value::Array(vec![
+            Value::text((self.micros / 1_000_000).to_string()),
+            Value::text((self.micros % 1_000_000).to_string()),
+        ])
+    }
 }
 
 /// All that a server keeps.
@@ -86,10 +94,7 @@ impl Store {
         }
         let text = |at: usize| words[at].clone();
         match (&name[..], words.len()) {
-            (b"TIME", 1) => Value::Array(vec![
-                Value::text((now.micros / 1_000_000).to_string()),
-                Value::text((now.micros % 1_000_000).to_string()),
-            ]),
+            (b"TIME", 1) => now.told(),
             (b"GET", 2) => match self.entries.get(&words[1]).map(|entry| &entry.data) {
                 None => Value::Nil,
                 Some(Data::Text(text)) => Value::Text(text.clone()),

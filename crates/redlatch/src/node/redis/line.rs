@@ -145,11 +145,11 @@ impl Line {
     /// others: they hear it before we have the answer.
     ///
     /// A server writes last to the client that it had something for first. So it
-    /// is given something for us before, by a PING.
+    /// is asked for something before: for the time, as who may lock may do.
     pub(super) fn ask_after_you(&self, put: impl FnOnce(&mut Vec<u8>)) -> Answer<Value> {
         let (answer, answered) = oneshot::channel();
         let put = |out: &mut Vec<u8>| {
-            out.extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+            out.extend_from_slice(b"*1\r\n$4\r\nTIME\r\n");
             put(out);
         };
         let waiters = [Waiter::Nobody, Waiter::One(answer)];
