@@ -25,6 +25,7 @@ mod lost_replies;
 mod once;
 mod owners;
 mod ownership;
+mod parking;
 mod probing;
 mod processes;
 mod queueing;

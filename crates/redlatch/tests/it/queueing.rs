@@ -15,10 +15,10 @@ use tokio::time::{Instant, timeout};
 use crate::support::{KEY, LONG, armed, client, eventually, patient};
 
 /// Sooner than anybody asks without being called.
-const CALLED: Duration = Duration::from_secs(3);
+pub(crate) const CALLED: Duration = Duration::from_secs(3);
 
 /// A client that waits for the lock, and stands in the queue.
-async fn queued(latch: &Redlatch, server: &RedisServer) -> JoinHandle<Guard> {
+pub(crate) async fn queued(latch: &Redlatch, server: &RedisServer) -> JoinHandle<Guard> {
     let waiting = server.queue("job").len();
     let job = latch.mutex("job");
     let waiter = tokio::spawn(async move { job.lock().await.unwrap() });
@@ -34,13 +34,13 @@ async fn queued_for_long(latch: &Redlatch, server: &RedisServer) -> JoinHandle<G
     waiter
 }
 
-async fn called(waiter: JoinHandle<Guard>) -> Guard {
+pub(crate) async fn called(waiter: JoinHandle<Guard>) -> Guard {
     let called = timeout(CALLED, waiter).await;
     called.expect("it was not called").unwrap()
 }
 
 /// Clients that stand for processes.
-async fn clients<const N: usize>(server: &RedisServer) -> [Redlatch; N] {
+pub(crate) async fn clients<const N: usize>(server: &RedisServer) -> [Redlatch; N] {
     let mut clients = Vec::new();
     for _ in 0..N {
         clients.push(client(server).await);
@@ -136,180 +136,6 @@ async fn one_who_is_frozen_holds_others_up_for_one_turn_only() {
     eventually("its place", || server.queue("job").len() == 1).await;
     guard.release().await.unwrap();
     called(frozen).await.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn who_gives_a_lock_back_hands_it_to_the_first() {
-    let server = RedisServer::start();
-    let [holder, one, other] = clients(&server).await;
-    let guard = holder.mutex("job").lock().await.unwrap();
-    let fence = guard.fence();
-    let first = queued(&one, &server).await;
-    eventually("its request is parked", || server.is_parked("job")).await;
-    let second = queued(&other, &server).await;
-    let token = server.get(KEY);
-    guard.release().await.unwrap();
-    let next = server.get(KEY).expect("it is held all the time");
-    assert_ne!(Some(&next), token.as_ref());
-    let guard = called(first).await;
-    assert_eq!(guard.token().as_str().as_bytes(), next);
-    assert!(guard.fence() > fence);
-    guard.ensure_held().unwrap();
-    // The next one asks again when it has become the first.
-    eventually("the next one's is parked", || server.is_parked("job")).await;
-    let fence = guard.fence();
-    guard.release().await.unwrap();
-    let guard = called(second).await;
-    assert!(guard.fence() > fence);
-    guard.release().await.unwrap();
-    eventually("nothing is left", || server.locks().is_empty()).await;
-}
-
-#[tokio::test]
-async fn one_who_hears_too_late_that_it_was_granted_does_not_hold_it() {
-    let server = RedisServer::start();
-    let proxy = server.proxy();
-    let ttl = Duration::from_secs(1);
-    let hasty = |url: String| {
-        let builder = Redlatch::builder().nodes([url]).ttl(ttl);
-        builder.node_timeout(Duration::from_millis(100)).build()
-    };
-    let (holder, newcomer) = (client(&server).await, client(&server).await);
-    let first = hasty(proxy.url()).await.unwrap();
-    let guard = holder.mutex("job").lock().await.unwrap();
-    let frozen = queued(&first, &server).await;
-    eventually("its request is parked", || server.is_parked("job")).await;
-    proxy.hold();
-    guard.release().await.unwrap();
-    assert!(server.get(KEY).is_some(), "it was granted");
-    // It is as one who dies while it holds the lock: that costs its ttl.
-    let guard = newcomer.mutex("job").lock_timeout(LONG).await.unwrap();
-    proxy.heal();
-    eventually("its place", || server.queue("job").len() == 1).await;
-    assert!(!frozen.is_finished(), "it knows that it does not hold it");
-    let fence = guard.fence();
-    guard.release().await.unwrap();
-    let guard = timeout(LONG, frozen).await.unwrap().unwrap();
-    assert!(guard.fence() > fence);
-    guard.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_server_that_can_not_write_tells_nobody_that_it_granted() {
-    let server = RedisServer::start();
-    let (holder, other) = (client(&server).await, client(&server).await);
-    let guard = holder.mutex("job").lock().await.unwrap();
-    let token = server.get(KEY);
-    let waiter = queued(&other, &server).await;
-    eventually("its request is parked", || server.is_parked("job")).await;
-    // Every write of a script is refused until one has been done.
-    server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    let refused = guard.release().await;
-    let held = server.get(KEY);
-    let is_held_by_one = held == token && !waiter.is_finished();
-    server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
-    assert!(is_held_by_one, "{refused:?}");
-    // The release goes on in the background, and the next one is called.
-    called(waiter).await.release().await.unwrap();
-    eventually("nothing is left", || server.locks().is_empty()).await;
-}
-
-#[tokio::test]
-async fn a_server_out_of_memory_hands_on_in_full_or_not_at_all() {
-    let server = RedisServer::start();
-    let (holder, other) = (client(&server).await, client(&server).await);
-    let guard = holder.mutex("job").lock().await.unwrap();
-    let waiter = queued(&other, &server).await;
-    eventually("its request is parked", || server.is_parked("job")).await;
-    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let _ = guard.release().await;
-    let guard = called(waiter).await;
-    assert_eq!(
-        server.get(KEY).as_deref(),
-        Some(guard.token().as_str().as_bytes()),
-        "who has it is who is stored"
-    );
-    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    guard.release().await.unwrap();
-    eventually("nothing is left", || server.locks().is_empty()).await;
-}
-
-#[tokio::test]
-async fn a_client_that_is_closed_gives_back_what_it_is_granted() {
-    let server = RedisServer::start();
-    let [holder, closed] = clients(&server).await;
-    let guard = holder.mutex("job").lock().await.unwrap();
-    let job = closed.mutex("job");
-    let waiter = tokio::spawn(async move { job.lock().await });
-    eventually("its request is parked", || server.is_parked("job")).await;
-    // Not waited for: a client is closed while somebody waits.
-    let closing = tokio::spawn(async move { closed.close().await });
-    tokio::task::yield_now().await;
-    guard.release().await.unwrap();
-    let refused = timeout(CALLED, waiter).await.unwrap().unwrap();
-    assert!(
-        matches!(refused, Err(redlatch::Error::Closed)),
-        "{refused:?}"
-    );
-    closing.await.unwrap();
-    eventually("nothing is left", || server.locks().is_empty()).await;
-}
-
-#[tokio::test]
-async fn who_may_hold_a_lock_for_a_moment_only_parks_nothing() {
-    let server = RedisServer::start();
-    let [holder, brief] = clients(&server).await;
-    let guard = holder.mutex("job").lock().await.unwrap();
-    let job = brief.mutex("job").max_hold(Duration::from_secs(1));
-    let waiter = tokio::spawn(async move { job.lock().await.unwrap() });
-    eventually("its place", || server.queue("job").len() == 1).await;
-    assert!(!server.is_parked("job"));
-    guard.release().await.unwrap();
-    called(waiter).await.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn one_whose_connection_is_lost_finds_out_that_it_was_granted() {
-    let server = RedisServer::start();
-    let proxy = server.proxy();
-    let holder = client(&server).await;
-    let first = patient([proxy.url()]).build().await.unwrap();
-    let guard = holder.mutex("job").lock().await.unwrap();
-    let waiter = queued(&first, &server).await;
-    eventually("its request is parked", || server.is_parked("job")).await;
-    // The server has not noticed yet, and believes that it was heard.
-    proxy.hold();
-    guard.release().await.unwrap();
-    assert!(server.get(KEY).is_some(), "it was granted");
-    proxy.cut();
-    proxy.heal();
-    called(waiter).await.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn what_is_granted_to_one_who_gives_up_goes_to_the_next_of_its_process() {
-    let server = RedisServer::start();
-    let [holder, one, other] = clients(&server).await;
-    for _ in 0..20 {
-        let guard = holder.mutex("job").lock().await.unwrap();
-        let first = queued(&one, &server).await;
-        let job = one.mutex("job");
-        let heir = tokio::spawn(async move { job.lock().await.unwrap() });
-        tokio::task::yield_now().await;
-        let second = queued(&other, &server).await;
-        eventually("a request is parked", || server.is_parked("job")).await;
-        // Granted by the node, and given up before it hears of it.
-        guard.release().await.unwrap();
-        first.abort();
-        match first.await {
-            // It heard it first: then the heir is handed the lease.
-            Ok(guard) => drop(guard),
-            Err(aborted) => assert!(aborted.is_cancelled()),
-        }
-        called(heir).await.release().await.unwrap();
-        called(second).await.release().await.unwrap();
-        eventually("nothing is left", || server.locks().is_empty()).await;
-    }
 }
 
 #[tokio::test]

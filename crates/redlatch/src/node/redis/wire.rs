@@ -240,8 +240,8 @@ fn is_denied_in_script(detail: &str) -> bool {
     detail.contains("user executing the script can't")
 }
 
-/// The same in our words. Servers and the client library put no password into
-/// their errors; keys and values of ours are not secret.
+/// The same in our words. There is no password in it: what comes of a log-in has
+/// been looked at (see `dial`). Keys and values of ours are not secret.
 pub(super) fn node_error(error: RedisError) -> NodeError {
     let (kind, advice) = match (error.kind(), error.code()) {
         (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH")) => (
