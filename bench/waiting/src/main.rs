@@ -33,6 +33,9 @@ async fn main() {
             };
             shares::contest(number(processes) as usize, &plan);
         }
+        ["--hand-over", seconds] => {
+            shares::in_one_process(Duration::from_secs(seconds.parse().expect("a number")));
+        }
         ["--hand-off", times] => hand_off::run(times.parse().expect("a number")).await,
         ["--idle", seconds] => {
             idle::run(Duration::from_secs(seconds.parse().expect("a number"))).await;
@@ -41,8 +44,9 @@ async fn main() {
         [] => run(Duration::from_secs(60), 1000).await,
         _ => {
             eprintln!(
-                "usage: redlatch-bench-waiting [--quick | --hand-off TIMES | --idle SECONDS | --shares \
-                 PROCESSES TASKS HOLD_MICROS PAUSE_MICROS fenced|plain SECONDS]"
+                "usage: redlatch-bench-waiting [--quick | --hand-over SECONDS | --hand-off TIMES | \
+                 --idle SECONDS | --shares PROCESSES TASKS HOLD_MICROS PAUSE_MICROS \
+                 fenced|plain SECONDS]"
             );
             std::process::exit(64);
         }

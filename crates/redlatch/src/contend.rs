@@ -43,8 +43,11 @@ impl Mutex {
             fencing: self.fencing,
         };
         // Who comes while others wait stands behind them, unless it won't wait at all.
-        let mut busy = queues.is_waited_for(&plan.key) || queues.is_contended(&plan.key);
-        let mut place = None;
+        let mut place = match is_over() {
+            true => None,
+            false => queues.join_others(&plan.key, wish),
+        };
+        let mut busy = place.is_some() || queues.is_contended(&plan.key);
         let mut watch: Option<Watch<'_>> = None;
         let parks = self.parks(plan);
         let mut order = 0;

@@ -17,7 +17,7 @@ use crate::owner::OwnerState;
 use crate::reaper::Unkept;
 use crate::settings::Settings;
 use crate::stragglers::Stragglers;
-use crate::waiting::Wish;
+use crate::waiting::{LONGEST_REST, Wish};
 
 /// Holds a lock; dropping it gives the lock back.
 ///
@@ -209,8 +209,8 @@ const QUICK: Duration = Duration::from_millis(2);
 
 impl Handovers {
     /// Whether the lock is to be given back for others to have.
-    fn are_over(&self, settings: &Settings) -> bool {
-        let elapsed = self.since.elapsed();
+    fn are_over(&self, settings: &Settings, now: Instant) -> bool {
+        let elapsed = now.duration_since(self.since);
         let served = self
             .batch
             .is_some_and(|batch| self.count >= batch.get() - 1);
@@ -237,16 +237,16 @@ impl Hold {
                 NonZeroU32::MIN.saturating_add(waiting)
             }),
         };
-        Self::keep(client, cell, stragglers, handovers)
+        client.keeper.watch(&cell);
+        Self::of(client, cell, stragglers, handovers)
     }
 
-    fn keep(
+    fn of(
         client: Arc<Client>,
         cell: Arc<Cell>,
         stragglers: Option<Stragglers>,
         handovers: Handovers,
     ) -> Arc<Self> {
-        client.keeper.watch(&cell);
         tracing::debug!(lock = cell.name(), token = cell.token.short(), "acquired");
         Arc::new(Self {
             client,
@@ -265,12 +265,14 @@ impl Hold {
 
     /// Hands the lease to the first who waits for it in this process, with no
     /// word to any node: so often and for so long in a row that others get
-    /// their turn too. False when it is to be given back instead.
+    /// their turn too. False when it is to be given back instead, as one that is
+    /// lost always is.
     fn hand_over(&mut self) -> bool {
         let Client {
             queues, settings, ..
         } = &*self.client;
-        if self.handovers.are_over(settings)
+        let now = Instant::now();
+        if self.handovers.are_over(settings, now)
             || self.exported.load(Ordering::Relaxed)
             || self.client.ensure_open().is_err()
         {
@@ -287,16 +289,17 @@ impl Hold {
             }
             next.is_some()
         };
-        let Some(seat) = queues.take_head(&cell.key, settings.handover_time, &mut fits) else {
+        let rest = now + settings.handover_time.min(LONGEST_REST);
+        let Some(seat) = queues.take_head(&cell.key, rest, &mut fits) else {
             return false;
         };
         let Some(next) = next else { return false };
         self.armed = false;
-        self.client.keeper.forget(&cell);
+        self.client.keeper.replace(&cell, &next);
         let mut handovers = self.handovers;
         handovers.count += 1;
         let stragglers = self.stragglers.take();
-        let hold = Self::keep(self.client.clone(), next, stragglers, handovers);
+        let hold = Self::of(self.client.clone(), next, stragglers, handovers);
         seat.hand(Guard::new(hold));
         true
     }
@@ -321,10 +324,10 @@ impl Hold {
     }
 
     async fn release(mut self) -> Result<()> {
-        let lost = self.loss();
-        if (lost.is_none() || planted!(HandOverLost)) && self.hand_over() {
+        if self.hand_over() {
             return Ok(());
         }
+        let lost = self.loss();
         self.let_go();
         let cell = self.lease.cell();
         // Whatever happens below, nodes that did not answer are asked again.
@@ -398,8 +401,7 @@ impl Drop for Hold {
         if !self.armed {
             return;
         }
-        let lost = self.loss().is_some() && !planted!(HandOverLost);
-        if lost || !self.hand_over() {
+        if !self.hand_over() {
             self.let_go();
             self.client.reaper.release(self.lease.cell().orphan());
         }

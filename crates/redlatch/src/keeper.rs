@@ -53,6 +53,14 @@ impl Keeper {
         self.queue.put(cell, cell.clock());
     }
 
+    /// Keeps `next` in place of the lease that was handed on to it.
+    pub(crate) fn replace(&self, cell: &Cell, next: &Arc<Cell>) {
+        if !self.queue.replace(cell, next) {
+            self.watch(next);
+        }
+        cell.tell(Loss::Released);
+    }
+
     /// Has nothing more to do with this lease: its guard is gone.
     pub(crate) fn forget(&self, cell: &Cell) {
         self.queue.remove(cell);
@@ -149,7 +157,7 @@ impl Queue {
         for cell in cells {
             let mut state = cell.lock();
             state.renewing = false;
-            if !state.released {
+            if !state.is_released() {
                 inner.remove(cell, state.slot);
                 let due = self.due(&mut state, now, time);
                 inner.put(cell, &mut state, due);
@@ -168,9 +176,25 @@ impl Queue {
     fn remove(&self, cell: &Cell) {
         let mut inner = self.lock();
         let mut state = cell.lock();
-        state.released = true;
-        state.lease.release();
+        state.release();
         inner.remove(cell, state.slot);
+    }
+
+    /// Puts `next` where this one was: as long as it is not being renewed, the
+    /// same is due at the same time. False when it was taken out instead.
+    fn replace(&self, cell: &Cell, next: &Arc<Cell>) -> bool {
+        let mut inner = self.lock();
+        let mut state = cell.lock();
+        state.release();
+        if let Some(place) = inner.find(cell, state.slot)
+            && !state.renewing
+        {
+            *place = Some(next.clone());
+            next.lock().slot = state.slot;
+            return true;
+        }
+        inner.remove(cell, state.slot);
+        false
     }
 
     /// Does what is to be done about the leases that are due at `now`, or about
@@ -188,7 +212,7 @@ impl Queue {
             let mut inner = self.lock();
             for cell in due.by_ref().take(BATCH) {
                 let mut state = cell.lock();
-                if state.released {
+                if state.is_released() {
                     continue;
                 }
                 let (wait, renewal) = match state.attend(time) {
@@ -239,14 +263,13 @@ impl Inner {
     }
 
     /// Takes a lease out, if it is still where it was put.
-    fn remove(&mut self, cell: &Cell, Slot { due, place }: Slot) {
-        let Some(cells) = self.leases.get_mut(&due) else {
+    fn remove(&mut self, cell: &Cell, slot: Slot) {
+        if let Some(found) = self.find(cell, slot) {
+            *found = None;
+        }
+        let Some(cells) = self.leases.get_mut(&slot.due) else {
             return;
         };
-        let is_it = |found: &mut Arc<Cell>| ptr::eq(&**found, cell);
-        if let Some(found) = cells.get_mut(place as usize) {
-            found.take_if(is_it);
-        }
         while let Some(None) = cells.last() {
             cells.pop();
         }
@@ -254,6 +277,15 @@ impl Inner {
             // For the next lease that is due then; more are not to be expected.
             cells.shrink_to(4);
         }
+    }
+
+    /// Where a lease is, if it is still where it was put.
+    fn find(&mut self, cell: &Cell, Slot { due, place }: Slot) -> Option<&mut Option<Arc<Cell>>> {
+        let place = self.leases.get_mut(&due)?.get_mut(place as usize)?;
+        place
+            .as_ref()
+            .is_some_and(|found| ptr::eq(&**found, cell))
+            .then_some(place)
     }
 
     fn take_due(&mut self, now: Tick) -> Vec<Vec<Option<Arc<Cell>>>> {
@@ -368,19 +400,23 @@ mod tests {
     use super::*;
     use crate::clock::SystemClock;
 
-    #[test]
-    fn the_task_is_not_told_of_each_lease_that_is_given_back_soon() {
+    fn cell() -> Arc<Cell> {
         let terms = Terms {
             ttl: Ttl::new(Duration::from_secs(10)).unwrap(),
             renewal: true,
             max_hold: None,
         };
+        let (key, token) = (Key::new("k"), Token::parse("t").unwrap());
+        let lease = Lease::granted(terms, SystemClock.now(), terms.ttl);
+        Cell::new("k".into(), key, token, None, Arc::new(SystemClock), lease)
+    }
+
+    #[test]
+    fn the_task_is_not_told_of_each_lease_that_is_given_back_soon() {
         let queue = Queue::new();
         let now = Instant::now();
         let cycle = || {
-            let (key, token) = (Key::new("k"), Token::parse("t").unwrap());
-            let lease = Lease::granted(terms, SystemClock.now(), terms.ttl);
-            let cell = Cell::new("k".into(), key, token, None, Arc::new(SystemClock), lease);
+            let cell = cell();
             let told = queue.put(&cell, &SystemClock);
             queue.remove(&cell);
             told
@@ -392,5 +428,31 @@ mod tests {
         assert!(queue.plan(now).is_some());
         assert_eq!(queue.plan(now), None, "nothing was put in meanwhile");
         assert!(cycle());
+    }
+
+    #[test]
+    fn a_lease_that_is_handed_on_keeps_its_place() {
+        let queue = Queue::new();
+        let (cell, next, last) = (cell(), cell(), cell());
+        queue.put(&cell, &SystemClock);
+        let due = queue.plan(Instant::now());
+        assert!(queue.replace(&cell, &next));
+        assert!(cell.lock().is_released());
+        assert_eq!(queue.plan(Instant::now()), due);
+        // What is under way for one of them is not the affair of the other.
+        next.lock().renewing = true;
+        assert!(!queue.replace(&next, &last));
+        assert_eq!(queue.lock().first_due(), None);
+    }
+
+    #[test]
+    fn a_lease_that_is_being_looked_at_has_no_place() {
+        let queue = Queue::new();
+        let (cell, next) = (cell(), cell());
+        queue.put(&cell, &SystemClock);
+        let taken = queue.lock().take_due(Tick::MAX);
+        assert_eq!(taken.len(), 1);
+        assert!(!queue.replace(&cell, &next));
+        assert_eq!(queue.lock().first_due(), None);
     }
 }

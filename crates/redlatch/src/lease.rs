@@ -120,6 +120,17 @@ pub(crate) struct Cell {
 }
 
 impl State {
+    /// Whether its guard is gone.
+    pub(crate) fn is_released(&self) -> bool {
+        self.released
+    }
+
+    /// Its guard is gone.
+    pub(crate) fn release(&mut self) {
+        self.released = true;
+        self.lease.release();
+    }
+
     /// When the keeper is to look at the lease again, and what it is to renew it
     /// for until then. It plans anew when that is decided; until then only the
     /// end of the lease counts.
@@ -171,7 +182,7 @@ pub(crate) struct State {
     /// Whether a renewal is under way, or waits to be sent.
     pub(crate) renewing: bool,
     /// Whether its guard is gone: then the keeper must not take it up again.
-    pub(crate) released: bool,
+    released: bool,
     /// Whether everybody who waits for it has been told that it is over.
     told: bool,
     /// Tells them; there once somebody waits.

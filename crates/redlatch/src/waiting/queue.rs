@@ -15,7 +15,7 @@ use crate::guard::Guard;
 use crate::reaper::Orphan;
 
 /// How long a new head trusts that the holder in its own process is quick.
-const LONGEST_REST: Duration = Duration::from_millis(50);
+pub(crate) const LONGEST_REST: Duration = Duration::from_millis(50);
 
 /// The queues of a client, one for each lock that somebody waits for.
 ///
@@ -45,6 +45,19 @@ struct Queue {
 }
 
 impl Queue {
+    fn join(&mut self, wish: Wish) -> Arc<Seat> {
+        let seat = Arc::new(Seat {
+            wish,
+            state: Mutex::new(State {
+                is_head: self.seats.is_empty(),
+                ..State::default()
+            }),
+            changed: Notify::new(),
+        });
+        self.seats.push_back(seat.clone());
+        seat
+    }
+
     /// Takes out what is to be given up on the nodes when nobody waits any more.
     fn take_orphan(&mut self, key: &Key) -> Option<Orphan> {
         let place = self.place.take();
@@ -78,6 +91,11 @@ struct State {
     /// Until when there is no use in asking the nodes: one before us in this
     /// process has just got the lock, and may hand it on.
     rest: Option<Instant>,
+    /// Whether it looks by itself before long: then it need not be woken for a
+    /// rest.
+    is_watchful: bool,
+    /// Whether it was taken out of the queue, to be handed a lease.
+    is_taken: bool,
     /// A lease that was handed over, until its new holder takes it.
     guard: Option<Guard>,
     /// A place in the queues of the nodes that nobody needs any more, once we
@@ -109,11 +127,6 @@ impl Queues {
         self.contended.is_noted(key)
     }
 
-    /// Whether anybody waits for this lock.
-    pub(crate) fn is_waited_for(&self, key: &Key) -> bool {
-        self.are_any() && self.lock().contains_key(key)
-    }
-
     /// How many wait for this lock.
     pub(crate) fn count(&self, key: &Key) -> usize {
         self.lock().get(key).map_or(0, |queue| queue.seats.len())
@@ -123,16 +136,7 @@ impl Queues {
     /// place is dropped.
     pub(crate) fn join(&self, key: &Key, wish: Wish) -> Place<'_> {
         let mut queues = self.lock();
-        let seats = &mut queues.entry(key.clone()).or_default().seats;
-        let seat = Arc::new(Seat {
-            wish,
-            state: Mutex::new(State {
-                is_head: seats.is_empty(),
-                ..State::default()
-            }),
-            changed: Notify::new(),
-        });
-        seats.push_back(seat.clone());
+        let seat = queues.entry(key.clone()).or_default().join(wish);
         self.number.store(queues.len(), Ordering::Release);
         Place {
             queues: self,
@@ -141,21 +145,34 @@ impl Queues {
         }
     }
 
+    /// The same, if anybody waits for this lock.
+    pub(crate) fn join_others(&self, key: &Key, wish: Wish) -> Option<Place<'_>> {
+        if !self.are_any() {
+            return None;
+        }
+        let seat = self.lock().get_mut(key)?.join(wish);
+        let (queues, key) = (self, key.clone());
+        Some(Place { queues, key, seat })
+    }
+
     /// Takes the head out of the queue for this lock, to be handed a lease, if
-    /// there is one whom `fits` accepts. The next one may `rest` a while before
-    /// it asks the nodes: the lock is in good hands.
+    /// there is one whom `fits` accepts. The next one need not ask the nodes
+    /// before the end of its `rest`: the lock is in good hands.
     pub(crate) fn take_head(
         &self,
         key: &Key,
-        rest: Duration,
+        rest: Instant,
         fits: impl FnOnce(&Wish) -> bool,
     ) -> Option<Taken> {
-        self.change(key, Some(rest.min(LONGEST_REST)), |queue| {
+        self.change(key, Some(rest), |queue| {
             queue.seats.front().filter(|seat| fits(&seat.wish))?;
             let seat = queue.seats.pop_front()?;
+            let mut state = seat.lock();
+            state.is_taken = true;
             if queue.seats.is_empty() {
-                seat.lock().leaves = queue.take_orphan(key);
+                state.leaves = queue.take_orphan(key);
             }
+            drop(state);
             Some(Taken(seat))
         })
     }
@@ -176,7 +193,7 @@ impl Queues {
     fn change<T>(
         &self,
         key: &Key,
-        rest: Option<Duration>,
+        rest: Option<Instant>,
         change: impl FnOnce(&mut Queue) -> Option<T>,
     ) -> Option<T> {
         if !self.are_any() {
@@ -189,8 +206,12 @@ impl Queues {
             let mut state = first.lock();
             if !state.is_head {
                 state.is_head = true;
-                state.rest = rest.map(|rest| Instant::now() + rest);
-                first.changed.notify_one();
+                state.rest = rest;
+                // Where the lock goes around quickly, it is handed over before
+                // the next one looks: one task is woken for each, not two.
+                if rest.is_none() || !state.is_watchful {
+                    first.changed.notify_one();
+                }
             }
             return changed;
         }
@@ -250,19 +271,23 @@ pub(crate) enum Turn {
 impl Place<'_> {
     /// Waits for our turn. Nothing when it does not come before the deadline.
     pub(crate) async fn turn(&self, deadline: Option<Instant>) -> Option<Turn> {
+        let mut watch = Some(LONGEST_REST);
         loop {
-            let rest = {
+            let look = {
                 let mut state = self.seat.lock();
                 if state.guard.is_some() {
                     return Some(Turn::Handed);
                 }
-                state.rest = state.rest.filter(|rest| Instant::now() < *rest);
+                let now = Instant::now();
+                state.rest = state.rest.filter(|rest| now < *rest);
                 if state.is_head && state.rest.is_none() {
                     return Some(Turn::Head);
                 }
-                state.rest
+                let watch = watch.take().map(|watch| now + watch);
+                state.is_watchful = watch.is_some();
+                state.rest.or(watch)
             };
-            let wake = [rest, deadline].into_iter().flatten().min();
+            let wake = [look, deadline].into_iter().flatten().min();
             let changed = self.seat.changed.notified();
             match wake {
                 None => changed.await,
@@ -343,23 +368,31 @@ impl Drop for Place<'_> {
             }
             return;
         }
-        self.queues.change(&self.key, None, |queue| {
-            queue.seats.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
-            Some(())
-        });
-        let leaves = self.seat.lock().leaves.take();
+        if !self.seat.lock().is_taken {
+            self.queues.change(&self.key, None, |queue| {
+                queue.seats.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
+                Some(())
+            });
+        }
+        // Nobody takes it out any more, if nobody has.
+        let mut state = self.seat.lock();
+        let (leaves, unwanted) = (state.leaves.take(), state.guard.take());
+        drop(state);
         if let Some(leaves) = leaves {
             (self.queues.leave)(leaves);
         }
         // Handed over and not taken: dropped, it goes to the next one.
-        drop(self.handed());
+        drop(unwanted);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::task::{Context, Poll, Wake, Waker};
+
     use futures_util::FutureExt;
+
+    use super::*;
 
     fn wish() -> Wish {
         Wish {
@@ -379,7 +412,7 @@ mod tests {
         let first = queues.join(&key, wish());
         let second = queues.join(&key, wish());
         let third = queues.join(&key, wish());
-        assert!(queues.is_waited_for(&key));
+        assert_eq!(queues.count(&key), 3);
         assert!(matches!(first.turn(None).await, Some(Turn::Head)));
         let soon = Some(Instant::now() + Duration::from_millis(5));
         assert!(second.turn(soon).await.is_none());
@@ -388,10 +421,10 @@ mod tests {
         drop(first);
         assert!(matches!(third.turn(None).await, Some(Turn::Head)));
         drop(third);
-        assert!(!queues.is_waited_for(&key));
+        assert!(queues.join_others(&key, wish()).is_none());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_place_that_is_left_wakes_the_next() {
         let queues = Queues::new(Token::parse("nobody").unwrap(), |_| {});
         let key = Key::new("k");
@@ -399,7 +432,52 @@ mod tests {
         let waits = second.turn(None);
         tokio::pin!(waits);
         assert!(waits.as_mut().now_or_never().is_none());
+        let left = Instant::now();
         drop(first);
         assert!(matches!(waits.await, Some(Turn::Head)));
+        assert_eq!(left.elapsed(), Duration::ZERO, "it found out by itself");
+    }
+
+    /// How often somebody was woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_the_lock_goes_around_quickly_only_who_gets_it_is_woken() {
+        let queues = Queues::new(Token::parse("nobody").unwrap(), |_| {});
+        let key = Key::new("k");
+        let places: Vec<_> = (0..3).map(|_| queues.join(&key, wish())).collect();
+        let wakes: [Arc<Wakes>; 3] = Default::default();
+        let mut turns: Vec<_> = places
+            .iter()
+            .map(|place| Box::pin(place.turn(None)))
+            .collect();
+        let mut poll = |at: usize| {
+            let waker = Waker::from(wakes[at].clone());
+            turns[at].as_mut().poll(&mut Context::from_waker(&waker))
+        };
+        let woken = |at: usize| wakes[at].0.load(Ordering::Relaxed);
+        let take_head = || queues.take_head(&key, Instant::now() + LONGEST_REST, |_| true);
+        assert!((1..3).all(|at| poll(at).is_pending()));
+
+        // The second need not hear that it is the first now: it looks by itself.
+        take_head().unwrap();
+        assert_eq!(woken(1), 0);
+        tokio::time::advance(LONGEST_REST + Duration::from_millis(1)).await;
+        assert_eq!(woken(1), 1);
+        assert!(matches!(poll(1), Poll::Ready(Some(Turn::Head))));
+
+        // The third did that in vain, and does it no more: it must be told.
+        assert!(poll(2).is_pending());
+        let before = woken(2);
+        take_head().unwrap();
+        assert_eq!(woken(2), before + 1);
+        assert!(poll(2).is_pending(), "it rests");
     }
 }
