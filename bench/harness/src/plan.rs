@@ -21,6 +21,10 @@ pub(crate) struct Case {
     pub(crate) rounds: usize,
     /// It has so many times as many rounds as others, each so many times shorter.
     pub(crate) split: usize,
+    /// Redlatch and the floor have so many times as many rounds as the peers:
+    /// more than one where redlatch is to come closer to the floor than one
+    /// round comes to the next.
+    pub(crate) closely: usize,
 }
 
 /// What is special about the machine or the nodes.
@@ -100,6 +104,7 @@ impl Case {
         match self.action {
             // A quarter of a minute each, and we only compare ourselves to the floor.
             Action::Leases { .. } if !contender.is_ours() => 1,
+            _ if contender.is_ours() => self.rounds * self.closely,
             _ => self.rounds,
         }
     }
@@ -147,6 +152,9 @@ const MOST_PROCESSES: usize = 200;
 /// course of one: many short rounds tell more than few long ones.
 const SPLIT: usize = 3;
 
+/// How many times as many rounds those have who are compared closely.
+const CLOSELY: usize = 3;
+
 /// The contenders that were chosen, in the order of the tables.
 pub(crate) fn chosen(scope: &Scope) -> Vec<&'static Contender> {
     let chosen = |contender: &&Contender| match &scope.contenders {
@@ -162,7 +170,7 @@ pub(crate) fn cases(scope: &Scope) -> Vec<Case> {
     let long = scope.seconds;
     let short = scope.seconds / 2.0;
 
-    let split = scope.size(SPLIT, 1);
+    let (split, closely) = (scope.size(SPLIT, 1), scope.size(CLOSELY, 1));
     for (id, label, condition) in [
         ("as-is", "as it is", Condition::Usual),
         ("awake", "cores kept awake", Condition::Awake),
@@ -174,6 +182,7 @@ pub(crate) fn cases(scope: &Scope) -> Vec<Case> {
         cases.push(Case {
             condition,
             split,
+            closely,
             ..case(1, id, label, Action::Cycles(cycles))
         });
     }
@@ -192,6 +201,7 @@ pub(crate) fn cases(scope: &Scope) -> Vec<Case> {
             let action = Action::Cycles(distinct(tasks, seconds));
             cases.push(Case {
                 nodes,
+                closely,
                 who: if nodes == 1 {
                     Who::All
                 } else {
@@ -348,6 +358,7 @@ fn case(workload: u8, id: &str, label: &str, action: Action) -> Case {
         peers: true,
         rounds: usize::MAX,
         split: 1,
+        closely: 1,
     }
 }
 
@@ -398,6 +409,23 @@ mod tests {
             assert_eq!(find("9/names-1000000").rounds, 1);
         }
         assert!(plan("--quick").iter().all(|case| case.rounds == 1));
+    }
+
+    #[test]
+    fn what_is_compared_closely_is_measured_more_often() {
+        let rounds = |line: &str, id: &str, contender: &str| {
+            let cases = plan(line);
+            let case = cases.iter().find(|case| case.id == id).expect(id);
+            let contender = contenders::ALL.iter().find(|one| one.name == contender);
+            case.rounds_of(contender.expect("it is in the table"))
+        };
+        for (id, peers, ours) in [("1/awake", 9, 27), ("2/1024", 3, 9), ("4/16x1-hold0", 3, 3)] {
+            assert_eq!(rounds("", id, "redsync"), peers, "{id}");
+            for contender in [FLOOR, "redlatch-plain", "redlatch-fenced"] {
+                assert_eq!(rounds("", id, contender), ours, "{id}: {contender}");
+                assert_eq!(rounds("--quick", id, contender), 1, "{id}: {contender}");
+            }
+        }
     }
 
     #[test]

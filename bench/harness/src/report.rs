@@ -75,7 +75,8 @@ fn method(results: &Results) -> Vec<(&str, String)> {
         (
             "Method",
             format!(
-                "{} round(s) in which contenders take turns, {} s for the longest measurements of cycles",
+                "{} round(s) in which contenders take turns; more of workload 1, and of 1 to 3 for \
+                 redlatch and the floor; {} s for the longest measurements of cycles",
                 scope.rounds, scope.seconds
             ),
         ),

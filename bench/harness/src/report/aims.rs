@@ -94,6 +94,17 @@ fn aims(results: &Results) -> Vec<Aim> {
         ratio("2/1024", PLAIN, FLOOR, figure::RATE),
         Bound::Least(0.9),
     );
+    let both = |lock: &str| {
+        let of = |figure| results.median("2/1024", lock, figure);
+        Some(of(figure::CLIENT_CPU)? + of(figure::SERVER_CPU)?)
+    };
+    add(
+        "2: CPU of a cycle of plain, 1,024 tasks, client and Redis, to raw",
+        both(PLAIN)
+            .zip(both(FLOOR))
+            .map(|(plain, floor)| plain / floor),
+        Bound::Most(1.2),
+    );
     add(
         "2: client CPU of a cycle of plain, 1,024 tasks, to raw",
         ratio("2/1024", PLAIN, FLOOR, figure::CLIENT_CPU),
@@ -183,6 +194,10 @@ mod tests {
                 sample("1/awake", PLAIN, figure::CYCLE_P50, 108.0),
                 sample("1/awake", FLOOR, figure::CYCLE_P50, 100.0),
                 sample("1/awake", FENCED, figure::CYCLE_P50, 150.0),
+                sample("2/1024", PLAIN, figure::CLIENT_CPU, 8.0),
+                sample("2/1024", PLAIN, figure::SERVER_CPU, 6.5),
+                sample("2/1024", FLOOR, figure::CLIENT_CPU, 10.0),
+                sample("2/1024", FLOOR, figure::SERVER_CPU, 5.0),
                 sample("4/1x16-hold0", FENCED, figure::RATE, 90.0),
                 sample("4/1x16-hold0", "rslock", figure::RATE, 8.0),
                 sample("4/1x16-hold0", "redsync", figure::RATE, 10.0),
@@ -196,7 +211,14 @@ mod tests {
             .iter()
             .map(|aim| (number(aim.measured), aim.met()))
             .collect();
-        let expected = [("1.08", true), ("1.39", false), ("9.00", false)];
+        let expected = [
+            ("1.08", true),
+            ("1.39", false),
+            ("0.97", true),
+            ("0.80", true),
+            ("1.30", false),
+            ("9.00", false),
+        ];
         assert_eq!(judged, expected.map(|(text, met)| (text.to_owned(), met)));
         assert_eq!(section(&Results::default()), "");
     }

@@ -57,8 +57,8 @@ fn latency(results: &Results) -> Option<String> {
          wake as Redis to answer, which buries what the libraries do. So it is measured as it is, \
          and with one spinning process of the lowest priority on each core, which keeps it awake. \
          It also depends on whether the scheduler puts client and redis-server on one core or on \
-         two, which differs from round to round: so there are {rounds} of them, shorter than \
-         those of other workloads, each with a process and a server of its own. redis-benchmark \
+         two, which differs from round to round: so there are up to {rounds} of them, \
+         shorter than those of other workloads, each with a process and a server of its own. redis-benchmark \
          can't do two commands in turn: its figure is the sum of the two measured alone."
     );
     section(
