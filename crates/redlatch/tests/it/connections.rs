@@ -1,11 +1,15 @@
 //! The ways to a server, and other clients on the same keys.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redlatch::{ConfigError, Error, KeyScheme, Redlatch};
 use redlatch_testkit::{RedisServer, TlsServer};
 
-use crate::support::{build, client};
+use crate::support::{
+    build, client, closes_empty, eventually, eventually_locked, no_quorum, patient,
+};
 
 async fn lock_and_release(latch: &Redlatch) {
     let guard = latch.mutex("job").lock().await.unwrap();
@@ -80,6 +84,56 @@ async fn over_tls_with_a_certificate_of_our_own() {
     let own = server.client();
     let builder = builder().client_certificate(own.certificate_pem.clone(), own.key_pem.clone());
     lock_and_release(&build(builder).await).await;
+}
+
+#[tokio::test]
+async fn over_tls_connections_that_break_in_the_middle_are_made_anew() {
+    let server = TlsServer::start();
+    let proxy = server.proxy();
+    let url = format!("rediss://127.0.0.1:{}", proxy.port());
+    let builder = || patient([url.clone()]).root_certificate(server.ca_pem());
+    let one = builder().build().await.unwrap();
+    let other = builder().build().await.unwrap();
+    let done = AtomicUsize::new(0);
+    let work = async |at: usize| {
+        for cycle in 0..100 {
+            // One name that all want, and names that one has to itself.
+            let name = format!("{}", if cycle % 2 == 0 { 0 } else { at });
+            let guard = one.mutex(name).lock().await.unwrap();
+            guard.ensure_held().unwrap();
+            guard.release().await.unwrap();
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let breaking = async {
+        for _ in 0..6 {
+            // Not while one is being made: that would be a server out of reach.
+            let before = done.load(Ordering::Relaxed);
+            let goes_on = || done.load(Ordering::Relaxed) > before + 20;
+            eventually("work that goes on", goes_on).await;
+            proxy.disconnect();
+        }
+    };
+    tokio::join!(join_all((1..=8).map(work)), breaking);
+
+    // One that waits is called over the connection that comes after.
+    let guard = one.mutex("job").lock().await.unwrap();
+    let job = other.mutex("job");
+    let waiting = tokio::spawn(async move { job.lock().await });
+    eventually("a place in the queue", || server.queue("job").len() == 1).await;
+    proxy.disconnect();
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+
+    // One that says nothing any more is given up, and made anew when it can be.
+    let hasty = build(builder()).await;
+    proxy.mute();
+    no_quorum(hasty.mutex("job").try_lock().await);
+    proxy.heal();
+    eventually_locked(&hasty).await.release().await.unwrap();
+    for latch in [&one, &other, &hasty] {
+        closes_empty(latch, std::slice::from_ref(&*server)).await;
+    }
 }
 
 #[tokio::test]
