@@ -238,7 +238,7 @@ fn find(name: &str, planted: Planted, options: &Options) -> bool {
             ..Setup::of(seed)
         });
         if let Some(violation) = outcome.violations.first() {
-            println!("{name}: found by seed {seed}, the {count}th: {violation}");
+            println!("{name}: found by seed {seed}, after {count} of them: {violation}");
             return true;
         }
     }

@@ -60,7 +60,8 @@ impl Mutex {
                 }
                 (place, watch, busy) = (None, None, true);
             }
-            if std::mem::take(&mut busy) && !is_over() {
+            // Who has a place speaks to the nodes only when it is the head.
+            if std::mem::take(&mut busy) && (place.is_some() || !is_over()) {
                 let place = place.get_or_insert_with(|| queues.join(&plan.key, wish));
                 match place.turn(deadline).await {
                     None => return Ok(None),

@@ -180,17 +180,20 @@ impl Queue {
         inner.remove(cell, state.slot);
     }
 
-    /// Puts `next` where this one was: as long as it is not being renewed, the
-    /// same is due at the same time. False when it was taken out instead.
+    /// Puts `next` where this one was: when its terms are the same, and it is not
+    /// being renewed, the same is due at the same time. False when it was taken
+    /// out instead.
     fn replace(&self, cell: &Cell, next: &Arc<Cell>) -> bool {
         let mut inner = self.lock();
         let mut state = cell.lock();
         state.release();
+        let mut next_state = next.lock();
         if let Some(place) = inner.find(cell, state.slot)
+            && state.lease.terms() == next_state.lease.terms()
             && !state.renewing
         {
             *place = Some(next.clone());
-            next.lock().slot = state.slot;
+            next_state.slot = state.slot;
             return true;
         }
         inner.remove(cell, state.slot);
@@ -401,9 +404,13 @@ mod tests {
     use crate::clock::SystemClock;
 
     fn cell() -> Arc<Cell> {
+        cell_with(true)
+    }
+
+    fn cell_with(renewal: bool) -> Arc<Cell> {
         let terms = Terms {
             ttl: Ttl::new(Duration::from_secs(10)).unwrap(),
-            renewal: true,
+            renewal,
             max_hold: None,
         };
         let (key, token) = (Key::new("k"), Token::parse("t").unwrap());
@@ -435,13 +442,27 @@ mod tests {
         let queue = Queue::new();
         let (cell, next, last) = (cell(), cell(), cell());
         queue.put(&cell, &SystemClock);
-        let due = queue.plan(Instant::now());
+        let due = queue.lock().first_due();
         assert!(queue.replace(&cell, &next));
         assert!(cell.lock().is_released());
-        assert_eq!(queue.plan(Instant::now()), due);
+        assert_eq!(queue.lock().first_due(), due);
+        queue.remove(&next);
+        assert_eq!(queue.lock().first_due(), None);
+
         // What is under way for one of them is not the affair of the other.
+        queue.put(&next, &SystemClock);
         next.lock().renewing = true;
         assert!(!queue.replace(&next, &last));
+        assert_eq!(queue.lock().first_due(), None);
+    }
+
+    #[test]
+    fn a_lease_that_is_handed_on_with_other_terms_is_planned_anew() {
+        let queue = Queue::new();
+        let (cell, next) = (cell_with(false), cell());
+        // Not to be renewed: something is to be done at its end.
+        queue.put(&cell, &SystemClock);
+        assert!(!queue.replace(&cell, &next));
         assert_eq!(queue.lock().first_due(), None);
     }
 

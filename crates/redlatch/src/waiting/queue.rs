@@ -14,7 +14,8 @@ use crate::attempt::Parked;
 use crate::guard::Guard;
 use crate::reaper::Orphan;
 
-/// How long a new head trusts that the holder in its own process is quick.
+/// How long a new head trusts that the holder in its own process is quick, and
+/// for how long one who has just come looks by itself whether it is the head.
 pub(crate) const LONGEST_REST: Duration = Duration::from_millis(50);
 
 /// The queues of a client, one for each lock that somebody waits for.
@@ -91,9 +92,8 @@ struct State {
     /// Until when there is no use in asking the nodes: one before us in this
     /// process has just got the lock, and may hand it on.
     rest: Option<Instant>,
-    /// Whether it looks by itself before long: then it need not be woken for a
-    /// rest.
-    is_watchful: bool,
+    /// When it looks by itself: it need not be woken for a rest that ends later.
+    looks_at: Option<Instant>,
     /// Whether it was taken out of the queue, to be handed a lease.
     is_taken: bool,
     /// A lease that was handed over, until its new holder takes it.
@@ -209,7 +209,7 @@ impl Queues {
                 state.rest = rest;
                 // Where the lock goes around quickly, it is handed over before
                 // the next one looks: one task is woken for each, not two.
-                if rest.is_none() || !state.is_watchful {
+                if state.looks_at.is_none_or(|looks_at| rest < Some(looks_at)) {
                     first.changed.notify_one();
                 }
             }
@@ -271,9 +271,10 @@ pub(crate) enum Turn {
 impl Place<'_> {
     /// Waits for our turn. Nothing when it does not come before the deadline.
     pub(crate) async fn turn(&self, deadline: Option<Instant>) -> Option<Turn> {
-        let mut watch = Some(LONGEST_REST);
+        // Once, to see whether we have become the head meanwhile.
+        let mut look_after = Some(LONGEST_REST);
         loop {
-            let look = {
+            let look_at = {
                 let mut state = self.seat.lock();
                 if state.guard.is_some() {
                     return Some(Turn::Handed);
@@ -283,11 +284,10 @@ impl Place<'_> {
                 if state.is_head && state.rest.is_none() {
                     return Some(Turn::Head);
                 }
-                let watch = watch.take().map(|watch| now + watch);
-                state.is_watchful = watch.is_some();
-                state.rest.or(watch)
+                state.looks_at = look_after.take().map(|after| now + after);
+                state.rest.or(state.looks_at)
             };
-            let wake = [look, deadline].into_iter().flatten().min();
+            let wake = [look_at, deadline].into_iter().flatten().min();
             let changed = self.seat.changed.notified();
             match wake {
                 None => changed.await,
@@ -479,5 +479,23 @@ mod tests {
         take_head().unwrap();
         assert_eq!(woken(2), before + 1);
         assert!(poll(2).is_pending(), "it rests");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_who_would_look_too_late_is_woken_to_rest() {
+        let queues = Queues::new(Token::parse("nobody").unwrap(), |_| {});
+        let key = Key::new("k");
+        let (_first, second) = (queues.join(&key, wish()), queues.join(&key, wish()));
+        let rest = Duration::from_millis(5);
+        let started = Instant::now();
+        let taking = async {
+            tokio::time::sleep(rest).await;
+            queues.take_head(&key, Instant::now() + rest, |_| true)
+        };
+        let (turn, taken) = tokio::join!(second.turn(None), taking);
+        assert!(matches!(turn, Some(Turn::Head)) && taken.is_some());
+        // The timer counts in milliseconds.
+        let waited = started.elapsed();
+        assert!(waited >= 2 * rest && waited < 3 * rest, "{waited:?}");
     }
 }

@@ -188,6 +188,26 @@ async fn a_handed_lease_is_renewed_for_its_new_holder() {
 }
 
 #[tokio::test]
+async fn it_is_renewed_also_when_the_last_holder_did_without() {
+    let server = RedisServer::start();
+    let builder = often(&server, 32).node_timeout(Duration::from_millis(500));
+    let builder = builder.ttl(Duration::from_secs(3));
+    let latch = builder.build().await.unwrap();
+    for first in [
+        latch.mutex("job").renewal(false),
+        latch.mutex("job").max_hold(LONG),
+    ] {
+        let first = first.lock().await.unwrap();
+        let second = watching(&latch, &server).await;
+        first.release().await.unwrap();
+        let second = second.await.unwrap();
+        crate::support::renewals(&server, 1).await;
+        second.ensure_held().unwrap();
+        second.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn who_wants_something_else_gets_a_lease_of_its_own() {
     let server = RedisServer::start();
     let latch = often(&server, 32).build().await.unwrap();
