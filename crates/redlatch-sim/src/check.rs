@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::history::{Entry, Event};
+use crate::history::{End, Entry, Event};
 
 /// The rules that a history can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +22,8 @@ pub enum Rule {
     NothingLeft,
     /// Somebody waits, and nobody holds the lock, for too long.
     Progress,
+    /// A lease was lost that is renewed, and nothing was wrong.
+    Keeping,
 }
 
 /// A rule that was broken, and how.
@@ -46,6 +48,7 @@ struct Held<'a> {
     lock: usize,
     adopts: Option<usize>,
     owner: Option<usize>,
+    renewed: bool,
     /// Where in the history it began and was acquired.
     began: usize,
     acquired: usize,
@@ -82,15 +85,16 @@ impl<'a> Checker<'a> {
                     lock,
                     adopts,
                     owner,
+                    renewed,
                     ..
                 } => {
-                    begun.insert(*call, (at, *lock, *adopts, *owner));
+                    begun.insert(*call, (at, *lock, *adopts, *owner, *renewed));
                 }
                 Event::GaveUp => {
                     begun.remove(call);
                 }
                 Event::Acquired { token, fence } => {
-                    let Some((began, lock, adopts, owner)) = begun.remove(call) else {
+                    let Some((began, lock, adopts, owner, renewed)) = begun.remove(call) else {
                         continue;
                     };
                     leases.entry(token.as_str()).or_insert(began);
@@ -100,6 +104,7 @@ impl<'a> Checker<'a> {
                         lock,
                         adopts,
                         owner,
+                        renewed,
                         began,
                         acquired: at,
                         token,
@@ -269,6 +274,26 @@ impl<'a> Checker<'a> {
         broken.collect()
     }
 
+    /// Between these two times, in which nothing is wrong, no lease is lost that is
+    /// renewed for as long as it is held. What an owner locks again has the terms
+    /// of the first time, and what is adopted may be over.
+    pub fn keeping(&self, from: u64, to: u64) -> Vec<Violation> {
+        let is_lost = |held: &&Held<'_>| {
+            let acquired = self.history[held.acquired].at;
+            let end = held.ended.map(|ended| &self.history[ended]);
+            held.renewed
+                && held.adopts.is_none()
+                && held.owner.is_none()
+                && acquired >= from
+                && end.is_some_and(|end| end.at <= to && end.event == Event::Ended(End::Lost))
+        };
+        let lost = self.held.iter().filter(is_lost).map(|held| Violation {
+            rule: Rule::Keeping,
+            how: format!("{} was lost", self.describe(held)),
+        });
+        lost.collect()
+    }
+
     /// Between these two times, nobody waits for a free lock for longer than `bound`.
     pub fn progress(&self, from: u64, to: u64, bound: u64) -> Vec<Violation> {
         let waits = self.idle_times(from, to).into_iter();
@@ -335,22 +360,23 @@ impl<'a> Checker<'a> {
     }
 
     fn violation(&self, rule: Rule, before: &Held<'_>, next: &Held<'_>) -> Violation {
-        let show = |held: &Held<'_>| {
-            let at = |entry: usize| self.history[entry].at;
-            let end = held
-                .ended
-                .map_or("...".to_owned(), |end| at(end).to_string());
-            format!(
-                "call {} (lock {}, {} to {end} µs, fence {}, token {})",
-                held.call,
-                held.lock,
-                at(held.acquired),
-                held.fence,
-                held.token.get(..6).unwrap_or(held.token),
-            )
-        };
-        let how = format!("{}, then {}", show(before), show(next));
+        let how = format!("{}, then {}", self.describe(before), self.describe(next));
         Violation { rule, how }
+    }
+
+    fn describe(&self, held: &Held<'_>) -> String {
+        let at = |entry: usize| self.history[entry].at;
+        let end = held
+            .ended
+            .map_or("...".to_owned(), |end| at(end).to_string());
+        format!(
+            "call {} (lock {}, {} to {end} µs, fence {}, token {})",
+            held.call,
+            held.lock,
+            at(held.acquired),
+            held.fence,
+            held.token.get(..6).unwrap_or(held.token),
+        )
     }
 }
 

@@ -15,6 +15,8 @@ pub enum Event {
         adopts: Option<usize>,
         /// Who may lock it again, if it is for such an owner.
         owner: Option<usize>,
+        /// Whether its lease is renewed for as long as it is held.
+        renewed: bool,
     },
     /// Has got it.
     Acquired {

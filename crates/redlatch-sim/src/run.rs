@@ -151,6 +151,7 @@ async fn play(setup: Setup) -> Outcome {
     violations.extend(checker.endings());
     if !plan.patient {
         violations.extend(checker.progress(SETTLED * 1000, OVER * 1000, BOUND));
+        violations.extend(checker.keeping(SETTLED * 1000, OVER * 1000));
     }
     if setup.scene != Scene::Trouble {
         violations.extend(checker.progress(0, CALM * 1000, BOUND));

@@ -78,6 +78,15 @@ enum Manner {
     Force,
 }
 
+/// A lock, and how it is wanted.
+struct Wanted {
+    number: usize,
+    lock: Lock,
+    renewal: bool,
+    /// Whether its lease goes on for as long as it is held.
+    renewed: bool,
+}
+
 impl Task {
     /// Locks and works until it is over.
     pub(crate) async fn run(mut self) {
@@ -93,17 +102,24 @@ impl Task {
             let mut lock = lock.ttl(ttl).fencing(!self.stage.plan.is_plain(number));
             let renewal = self.random.percent(85);
             lock = lock.renewal(renewal);
-            if self.random.percent(10) {
+            let is_limited = self.random.percent(10);
+            if is_limited {
                 lock = lock.max_hold(ttl * 2);
             }
+            let lock = Wanted {
+                number,
+                lock,
+                renewal,
+                renewed: renewal && !is_limited,
+            };
             match manner {
                 Manner::Usual => {
-                    if let Some((call, guard)) = self.acquire(number, &lock, None).await {
-                        self.hold(call, number, guard, renewal, true).await;
+                    if let Some((call, guard)) = self.acquire(&lock, None).await {
+                        self.hold(call, &lock, guard, true).await;
                     }
                 }
-                Manner::Owned => self.own(number, &lock, renewal).await,
-                Manner::Run => self.run_body(number, &lock).await,
+                Manner::Owned => self.own(&lock).await,
+                Manner::Run => self.run_body(&lock).await,
                 Manner::Force => self.force(number).await,
             }
             rest(self.random.pick(&[0, 1, 5, 20, 100])).await;
@@ -128,13 +144,13 @@ impl Task {
     }
 
     /// Locks as an owner, and mostly a second time.
-    async fn own(&mut self, number: usize, lock: &Lock, renewal: bool) {
+    async fn own(&mut self, lock: &Wanted) {
         let owner = Some(self.client);
-        let Some((call, guard)) = self.acquire(number, lock, owner).await else {
+        let Some((call, guard)) = self.acquire(lock, owner).await else {
             return;
         };
         if self.random.percent(60)
-            && let Some((again, inner)) = self.acquire(number, lock, owner).await
+            && let Some((again, inner)) = self.acquire(lock, owner).await
         {
             rest(self.random.between(0, 20)).await;
             // The two may be different leases, when the first was lost.
@@ -143,17 +159,18 @@ impl Task {
             self.stage.note(again, Event::Ended(end));
             drop(inner);
         }
-        self.hold(call, number, guard, renewal, false).await;
+        self.hold(call, lock, guard, false).await;
     }
 
     /// Locks by `run`: the body is dropped when the lock is lost.
-    async fn run_body(&mut self, number: usize, lock: &Lock) {
+    async fn run_body(&mut self, lock: &Wanted) {
         let call = self.stage.history.next_call();
         let begin = Event::Begin {
-            lock: number,
+            lock: lock.number,
             waits: true,
             adopts: None,
             owner: None,
+            renewed: lock.renewed,
         };
         self.stage.note(call, begin);
         let length = match self.random.below(4) {
@@ -173,7 +190,7 @@ impl Task {
             stage.note(call, Event::Ended(end));
             Ok::<(), ()>(())
         };
-        match lock.run(body).await {
+        match lock.lock.run(body).await {
             Err(RunError::Lock(_)) => self.stage.note(call, Event::GaveUp),
             Err(RunError::Lost {
                 completed: false, ..
@@ -204,20 +221,17 @@ impl Task {
         self.stage.note(call, Event::Forced { done });
     }
 
-    async fn acquire(
-        &mut self,
-        number: usize,
-        lock: &Lock,
-        owner: Option<usize>,
-    ) -> Option<(usize, Guard)> {
+    async fn acquire(&mut self, wanted: &Wanted, owner: Option<usize>) -> Option<(usize, Guard)> {
+        let Wanted { number, lock, .. } = wanted;
         let call = self.stage.history.next_call();
         let begin = |waits, adopts| Event::Begin {
-            lock: number,
+            lock: *number,
             waits,
             adopts,
             owner,
+            renewed: wanted.renewed,
         };
-        if let Some((from, exported)) = self.adrift(number, owner) {
+        if let Some((from, exported)) = self.adrift(*number, owner) {
             self.stage.note(call, begin(false, Some(from)));
             let adopted = lock.adopt(exported).await;
             return self.came_of(call, adopted.ok());
@@ -280,17 +294,10 @@ impl Task {
         Some((call, exported))
     }
 
-    async fn hold(
-        &mut self,
-        call: usize,
-        number: usize,
-        guard: Guard,
-        renewal: bool,
-        may_detach: bool,
-    ) {
+    async fn hold(&mut self, call: usize, lock: &Wanted, guard: Guard, may_detach: bool) {
         let ttl = self.stage.plan.ttl.as_millis() as u64;
         // Without renewal, now and then to the very end.
-        let length = match self.random.below(if renewal { 12 } else { 20 }) {
+        let length = match self.random.below(if lock.renewal { 12 } else { 20 }) {
             0..=3 => 0,
             4..=8 => self.random.between(1, 30),
             9 | 10 => self.random.between(30, 300),
@@ -330,7 +337,7 @@ impl Task {
                 if keep > 0 {
                     let adrift = &self.stage.adrift;
                     let mut adrift = adrift.lock().unwrap_or_else(PoisonError::into_inner);
-                    adrift.push((number, call, exported));
+                    adrift.push((lock.number, call, exported));
                 }
             }
             (_, 0) => drop(guard),

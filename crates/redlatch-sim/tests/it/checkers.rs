@@ -19,6 +19,7 @@ fn begin() -> Event {
         waits: true,
         adopts: None,
         owner: None,
+        renewed: true,
     }
 }
 
@@ -28,6 +29,7 @@ fn adopt(from: usize) -> Event {
         waits: false,
         adopts: Some(from),
         owner: None,
+        renewed: true,
     }
 }
 
@@ -213,6 +215,33 @@ fn a_free_lock_that_is_waited_for_too_long_is_found() {
 }
 
 #[test]
+fn a_lease_that_is_lost_without_need_is_found() {
+    let lost = |begin: Event| history(&[(2, 1, begin), (3, 1, acquired("a", 10, 0)), (5, 1, LOST)]);
+    let keeping = |history: &[Entry], from: u64, to: u64| {
+        let checker = Checker::new(history);
+        let found = checker.keeping(from * 1_000_000, to * 1_000_000);
+        found
+            .iter()
+            .map(|violation| violation.rule)
+            .collect::<Vec<_>>()
+    };
+    let kept = lost(begin());
+    assert_eq!(keeping(&kept, 1, 9), vec![Rule::Keeping]);
+    let none: Vec<Rule> = Vec::new();
+    assert_eq!(keeping(&kept, 4, 9), none, "won while something was wrong");
+    assert_eq!(keeping(&kept, 1, 4), none, "lost when it was over");
+    let limited = Event::Begin {
+        lock: 0,
+        waits: true,
+        adopts: None,
+        owner: None,
+        renewed: false,
+    };
+    assert_eq!(keeping(&lost(limited), 1, 9), none);
+    assert_eq!(keeping(&lost(adopt(7)), 1, 9), none);
+}
+
+#[test]
 fn what_is_left_on_a_node_is_found() {
     assert_eq!(nothing_left(&[]), []);
     let left = nothing_left(&[(2, "redlatch:lock0".into())]);
@@ -225,6 +254,7 @@ fn begin_as(owner: usize) -> Event {
         waits: true,
         adopts: None,
         owner: Some(owner),
+        renewed: true,
     }
 }
 
