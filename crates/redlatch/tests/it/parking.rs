@@ -6,7 +6,7 @@ use redlatch::Redlatch;
 use redlatch_testkit::RedisServer;
 use tokio::time::timeout;
 
-use crate::queueing::{CALLED, called, clients, queued};
+use crate::queueing::{CALLED, called, clients, parked, queued};
 use crate::support::{KEY, LONG, client, eventually, patient};
 
 #[tokio::test]
@@ -15,8 +15,7 @@ async fn who_gives_a_lock_back_hands_it_to_the_first() {
     let [holder, one, other] = clients(&server).await;
     let guard = holder.mutex("job").lock().await.unwrap();
     let fence = guard.fence();
-    let first = queued(&one, &server).await;
-    eventually("its request is parked", || server.is_parked("job")).await;
+    let first = parked(&one, &server).await;
     let second = queued(&other, &server).await;
     let token = server.get(KEY);
     guard.release().await.unwrap();
@@ -48,8 +47,7 @@ async fn one_who_hears_too_late_that_it_was_granted_does_not_hold_it() {
     let (holder, newcomer) = (client(&server).await, client(&server).await);
     let first = hasty(proxy.url()).await.unwrap();
     let guard = holder.mutex("job").lock().await.unwrap();
-    let frozen = queued(&first, &server).await;
-    eventually("its request is parked", || server.is_parked("job")).await;
+    let frozen = parked(&first, &server).await;
     proxy.hold();
     guard.release().await.unwrap();
     assert!(server.get(KEY).is_some(), "it was granted");
@@ -71,8 +69,7 @@ async fn a_server_that_can_not_write_tells_nobody_that_it_granted() {
     let (holder, other) = (client(&server).await, client(&server).await);
     let guard = holder.mutex("job").lock().await.unwrap();
     let token = server.get(KEY);
-    let waiter = queued(&other, &server).await;
-    eventually("its request is parked", || server.is_parked("job")).await;
+    let waiter = parked(&other, &server).await;
     // Every write of a script is refused until one has been done.
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     let refused = guard.release().await;
@@ -90,8 +87,7 @@ async fn a_server_out_of_memory_hands_on_in_full_or_not_at_all() {
     let server = RedisServer::start();
     let (holder, other) = (client(&server).await, client(&server).await);
     let guard = holder.mutex("job").lock().await.unwrap();
-    let waiter = queued(&other, &server).await;
-    eventually("its request is parked", || server.is_parked("job")).await;
+    let waiter = parked(&other, &server).await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let _ = guard.release().await;
     let guard = called(waiter).await;
@@ -146,8 +142,7 @@ async fn one_whose_connection_is_lost_finds_out_that_it_was_granted() {
     let holder = client(&server).await;
     let first = patient([proxy.url()]).build().await.unwrap();
     let guard = holder.mutex("job").lock().await.unwrap();
-    let waiter = queued(&first, &server).await;
-    eventually("its request is parked", || server.is_parked("job")).await;
+    let waiter = parked(&first, &server).await;
     // The server has not noticed yet, and believes that it was heard.
     proxy.hold();
     guard.release().await.unwrap();
@@ -190,8 +185,7 @@ async fn only_who_got_the_lock_from_another_asks_for_the_time_before_its_release
     let server = RedisServer::start();
     let [holder, one] = clients(&server).await;
     let guard = holder.mutex("job").lock().await.unwrap();
-    let waiter = queued(&one, &server).await;
-    eventually("its request is parked", || server.is_parked("job")).await;
+    let waiter = parked(&one, &server).await;
     guard.release().await.unwrap();
     let guard = called(waiter).await;
     // Nobody waits any more, so no script looks at the clock for this.

@@ -26,7 +26,14 @@ pub(crate) async fn queued(latch: &Redlatch, server: &RedisServer) -> JoinHandle
     waiter
 }
 
-/// The same, when the time is over for which its request is parked: it has to
+/// The same as the first, whose request the node has parked.
+pub(crate) async fn parked(latch: &Redlatch, server: &RedisServer) -> JoinHandle<Guard> {
+    let waiter = queued(latch, server).await;
+    eventually("its request is parked", || server.is_parked("job")).await;
+    waiter
+}
+
+/// One in the queue, when the time is over for which its request is parked: it has to
 /// be called.
 async fn queued_for_long(latch: &Redlatch, server: &RedisServer) -> JoinHandle<Guard> {
     let waiter = queued(latch, server).await;
@@ -224,8 +231,7 @@ async fn a_place_that_was_taken_and_given_back_runs_out() {
     let poor = as_user(&server, "resetchannels").await;
     let first = patient([proxy.url()]).build().await.unwrap();
     let guard = poor.mutex("job").lock().await.unwrap();
-    let waiter = queued(&first, &server).await;
-    eventually("its request is parked", || server.is_parked("job")).await;
+    let waiter = parked(&first, &server).await;
     // Whatever becomes of its place now, it did not do it.
     proxy.hold();
     guard.release().await.unwrap();
