@@ -47,7 +47,7 @@ impl Redlock {
         self.ask_all(Request::Release {
             key: self.key.clone(),
             token,
-            ballot: None,
+            ballots: None,
             leaves: None,
         })
         .await;

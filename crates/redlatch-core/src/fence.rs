@@ -49,6 +49,52 @@ impl Ballot {
     }
 }
 
+/// The ballots that were sent for one token: the highest, and whether there was
+/// any other.
+///
+/// A node that has the token has granted one of them. Where there was only one,
+/// the node's slot has it already, and a release has nothing to raise there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ballots {
+    highest: Ballot,
+    is_one: bool,
+}
+
+impl Ballots {
+    /// This one, which is the first.
+    pub fn one(ballot: Ballot) -> Self {
+        Self {
+            highest: ballot,
+            is_one: true,
+        }
+    }
+
+    /// This one, and maybe others below it.
+    pub fn up_to(highest: Ballot) -> Self {
+        Self {
+            highest,
+            is_one: false,
+        }
+    }
+
+    /// This one is sent from now on, if it is higher.
+    pub fn raise(&mut self, ballot: Ballot) {
+        if ballot > self.highest {
+            *self = Self::up_to(ballot);
+        }
+    }
+
+    /// The highest of them.
+    pub fn highest(self) -> Ballot {
+        self.highest
+    }
+
+    /// Whether there is only one.
+    pub fn is_one(self) -> bool {
+        self.is_one
+    }
+}
+
 /// A number that grows with every new holder of a lock; a resource refuses
 /// anything lower than it has seen.
 ///
@@ -111,6 +157,18 @@ pub fn slot(key: &Key) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_ballot_stays_one_until_a_higher_one_is_sent() {
+        let (low, high) = (Ballot::at(1, 0), Ballot::at(2, 0));
+        let mut ballots = Ballots::one(low);
+        ballots.raise(low);
+        assert_eq!(ballots, Ballots::one(low));
+        ballots.raise(high);
+        assert_eq!(ballots, Ballots::up_to(high));
+        ballots.raise(low);
+        assert_eq!(ballots, Ballots::up_to(high));
+    }
 
     #[test]
     fn ballots_order_by_time_then_tie() {

@@ -34,7 +34,7 @@ pub mod token;
 pub mod validity;
 
 pub use backoff::Backoff;
-pub use fence::{Ballot, Fence};
+pub use fence::{Ballot, Ballots, Fence};
 pub use instant::Instant;
 pub use lease::{Lease, Loss, Step, Terms};
 pub use queue::{News, Parked, Switchboard, Ticket};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fence::Ballot;
+use crate::fence::{Ballot, Ballots};
 use crate::queue::Ticket;
 use crate::token::{Owner, Token};
 use crate::validity::Ttl;
@@ -89,9 +89,9 @@ pub enum Request {
         key: Key,
         /// Names the lease.
         token: Token,
-        /// The highest ballot that was ever sent for this token; nothing for a
-        /// plain lock. Whatever of it is still on its way comes too late then.
-        ballot: Option<Ballot>,
+        /// The ballots that were ever sent for this token; nothing for a plain
+        /// lock. Whatever of it is still on its way comes too late then.
+        ballots: Option<Ballots>,
         /// The name of a ticket for this lock that is given up.
         leaves: Option<Arc<str>>,
     },

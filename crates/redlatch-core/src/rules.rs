@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fence::{Ballot, slot};
+use crate::fence::{Ballot, Ballots, slot};
 use crate::queue::{Line, Queue, Switchboard, Ticket, Unreachable};
 use crate::request::{Holder, Key, Reply, Request};
 use crate::token::Token;
@@ -120,14 +120,14 @@ impl NodeState {
             Request::Release {
                 key,
                 token,
-                ballot,
+                ballots,
                 leaves,
             } => {
                 self.with_queue(key, |queue| queue.withdraw(leaves.as_deref(), token));
                 if let Some(ticket) = leaves {
                     self.leave(key, ticket, scene);
                 }
-                self.release(key, token, *ballot, scene)
+                self.release(key, token, *ballots, scene)
             }
             Request::Force { key, ballot } => self.force(key, *ballot, scene),
             Request::Inspect { key } => self.inspect(key, now),
@@ -324,20 +324,21 @@ impl NodeState {
         &mut self,
         key: &Key,
         token: &Token,
-        ballot: Option<Ballot>,
+        ballots: Option<Ballots>,
         scene: &Scene<'_>,
     ) -> Reply {
         // What of this lease is still on its way must find its ballot too low.
         // One far ahead of the clock is let be: it would stop the whole slot.
         let max_ttl = scene.policy.map(|policy| policy.max_ttl);
         let limit = Ballot::at(scene.now + tolerance(max_ttl), 0);
-        if let Some(ballot) = ballot.filter(|ballot| *ballot <= limit) {
+        let highest = ballots.map(Ballots::highest);
+        if let Some(ballot) = highest.filter(|ballot| *ballot <= limit) {
             self.raise(key, ballot);
         }
         match self.keys.get(key) {
             None => Reply::Missing,
             Some(stored) if stored.is(token) => {
-                if !self.hand_on(key, ballot.is_none(), scene) {
+                if !self.hand_on(key, ballots.is_none(), scene) {
                     self.keys.remove(key);
                     self.with_queue(key, |queue| queue.freed(&scene.line(key)));
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redlatch_core::fence::slot;
-use redlatch_core::{Ballot, NodeState, Reply, Request, Scene, Vote};
+use redlatch_core::{Ballot, Ballots, NodeState, Reply, Request, Scene, Vote};
 
 use crate::config::{Crash, millis, ttl};
 use crate::model::LockModel;
@@ -88,7 +88,7 @@ impl LockModel {
             Ask::Release(ballot) => Request::Release {
                 key,
                 token: token(),
-                ballot: Some(ballot),
+                ballots: Some(Ballots::up_to(ballot)),
                 leaves: None,
             },
             Ask::Force(ballot) => Request::Force { key, ballot },

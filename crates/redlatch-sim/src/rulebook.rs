@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::rules::{Policy, Scene};
+use redlatch_core::rules::{Guard, Policy, Scene};
 use redlatch_core::{
-    Ballot, GuardOrder, Holder, Key, News, Reply, Request, Switchboard, Ticket, Token, Ttl,
+    Ballot, Ballots, GuardOrder, Holder, Key, News, Reply, Request, Switchboard, Ticket, Token, Ttl,
 };
 
 use crate::value::Value;
@@ -26,47 +26,48 @@ pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
     let text = |at: usize| std::str::from_utf8(word(at)).unwrap_or_default();
     let number = |at: usize| text(at).parse::<u64>().unwrap_or_default();
     let key = Key::new(String::from_utf8_lossy(&keys[0]).into_owned());
-    let policy = |guarded: bool| {
-        let last = words.len() - 1;
-        guarded.then(|| Policy {
-            deployment: text(last - 1).into(),
-            max_ttl: ttl(number(last)),
+    // The guard as it is expected: a run, the longest ttl, and the deployment.
+    let policy = |expected: &str| {
+        let mut parts = expected.splitn(3, ' ').skip(1);
+        Some(Policy {
+            max_ttl: ttl(parts.next()?.parse().ok()?),
+            deployment: parts.next()?.into(),
         })
     };
     let token =
         |at: usize| Token::parse(text(at)).unwrap_or_else(|_| panic!("no token: {}", text(at)));
     let is = |rule: &str| script.contains(&format!("-- {rule}: "));
-    let ask = |request, guarded, turn| Asked {
+    let ask = |request, expected, turn| Asked {
         request,
-        policy: policy(guarded),
+        policy: policy(expected),
         turn,
     };
     if is("ACQUIRE") {
         let (token, ttl) = (token(2), ttl(number(3)));
         let ballot = (keys.len() > 2).then(|| Ballot::new(number(1)));
-        let request = match text(4) {
+        let request = match text(10) {
             "" => Request::Acquire {
                 key,
                 token,
                 ttl,
                 ballot,
-                ticket: (!text(6).is_empty()).then(|| Ticket {
-                    name: text(6).into(),
-                    since: (!text(7).is_empty()).then(|| number(7)),
-                    parks: (!text(8).is_empty()).then(|| number(8)),
+                ticket: (!text(7).is_empty()).then(|| Ticket {
+                    name: text(7).into(),
+                    since: (!text(8).is_empty()).then(|| number(8)),
+                    parks: (!text(9).is_empty()).then(|| number(9)),
                 }),
             },
             _ => Request::Rejoin {
                 key,
                 token,
                 ttl,
-                born: Ballot::new(number(4)),
+                born: Ballot::new(number(10)),
                 ballot: ballot.unwrap_or_default(),
             },
         };
-        ask(request, keys.len() > 3, number(5))
+        ask(request, text(5), number(4))
     } else if is("EXTEND") {
-        let plain = keys.len() < 4;
+        let plain = keys.len() < 2;
         let (token, ttl) = (token(0), ttl(number(1)));
         ask(
             Request::Extend {
@@ -75,38 +76,49 @@ pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
                 ttl,
                 plain,
             },
-            !plain,
+            text(2),
             0,
         )
     } else if is("RELEASE") {
-        let leaves = (!text(2).is_empty()).then(|| text(2).into());
-        let ballot = (keys.len() > 2).then(|| Ballot::new(number(4)));
-        let token = token(1);
+        let leaves = (!text(6).is_empty()).then(|| text(6).into());
+        let highest = (keys.len() > 2).then(|| Ballot::new(number(3)));
+        let ballots = highest.map(Ballots::up_to);
+        let token = token(0);
         ask(
             Request::Release {
                 key,
                 token,
-                ballot,
+                ballots,
                 leaves,
             },
-            keys.len() > 3,
-            number(0),
+            text(5),
+            number(1),
         )
     } else if is("FORCE") {
         let ballot = Ballot::new(number(1));
-        ask(Request::Force { key, ballot }, keys.len() > 3, 0)
+        ask(Request::Force { key, ballot }, text(2), 0)
     } else if is("INSPECT") {
-        ask(Request::Inspect { key }, false, 0)
+        ask(Request::Inspect { key }, "", 0)
     } else if is("INIT") {
         let order = match text(0) {
             "fresh" => GuardOrder::AssumeFresh,
             "reconfigure" => GuardOrder::Reconfigure,
             _ => GuardOrder::Read,
         };
-        ask(Request::Guard(order), words.len() > 2, 0)
+        let expected = match words.len() {
+            3 => format!(" {} {}", text(2), text(1)),
+            _ => String::new(),
+        };
+        ask(Request::Guard(order), &expected, 0)
     } else {
         panic!("a script that is none of ours")
     }
+}
+
+/// A guard as the scripts store it.
+pub(crate) fn stored_guard(guard: &Guard) -> Value {
+    let (run, max_ttl) = (&guard.run, guard.max_ttl.millis());
+    Value::text(format!("{run} {max_ttl} {}", guard.deployment))
 }
 
 /// What `SET key token NX PX ttl` asks for.

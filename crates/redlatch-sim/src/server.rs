@@ -287,8 +287,8 @@ impl Server {
             (b"HGET", _) => match &mut state.memory {
                 Memory::Scripts(store) => store.run(words, now, &mut Effects::default()),
                 Memory::Rules(rules) => {
-                    let deployment = rules.guard().map(|guard| Value::text(&*guard.deployment));
-                    deployment.unwrap_or(Value::Nil)
+                    let guard = rules.guard().map(rulebook::stored_guard);
+                    guard.unwrap_or(Value::Nil)
                 }
             },
             _ => panic!("no client of ours says {}", text(0)),

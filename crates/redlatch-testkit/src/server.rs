@@ -228,7 +228,7 @@ impl RedisServer {
     #[track_caller]
     pub fn locks(&self) -> Vec<String> {
         let mut keys = self.keys();
-        keys.retain(|key| !key.ends_with(":__fence") && !key.ends_with(":__guard"));
+        keys.retain(|key| !key.ends_with(":__fence"));
         keys
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlatch_core::{
-    Ballot, Fence, Key, Lease, Reply, Request, Terms, Ticket, Token, Ttl, Verdict, keeps,
+    Ballot, Ballots, Fence, Key, Lease, Reply, Request, Terms, Ticket, Token, Ttl, Verdict, keeps,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -71,18 +71,18 @@ impl Bid<'_> {
         // All that follows counts from here: a node that granted the first
         // proposal does not lengthen the lease when it grants the next.
         let sent = driver.now();
-        let mut ballot = self.proposals.map(|proposals| proposals.next(sent));
+        let mut ballots = self.propose(sent).map(Ballots::one);
         // Declared before the votes, so dropped after them: first what was not
         // yet sent is withdrawn, then the release goes out behind what was.
-        let mut unkept = Unkept::new(self.reaper, Orphan::new(self.key, &token, ttl, ballot));
+        let mut unkept = Unkept::new(self.reaper, Orphan::new(self.key, &token, ttl, ballots));
         let mut yields = 0;
         loop {
-            unkept.raise(ballot);
+            unkept.note(ballots);
             let request = Request::Acquire {
                 key: self.key.clone(),
                 token: token.clone(),
                 ttl,
-                ballot,
+                ballot: ballots.map(Ballots::highest),
                 ticket: self.ticket.clone(),
             };
             let mut votes = driver.ask(request, limit);
@@ -93,7 +93,7 @@ impl Bid<'_> {
                     } else {
                         sent
                     };
-                    let Some(cell) = self.lease(&token, ttl, ballot, sent) else {
+                    let Some(cell) = self.lease(&token, ttl, ballots, sent) else {
                         return self.too_slow();
                     };
                     unkept.forget();
@@ -108,7 +108,7 @@ impl Bid<'_> {
                     // Only a quorum that granted the same ballot wins, so the
                     // new one goes to all nodes.
                     Some(higher) if Instant::now() < end => {
-                        ballot = ballot.max(Some(higher));
+                        raise(&mut ballots, Some(higher));
                         limit = end.saturating_duration_since(Instant::now());
                     }
                     Some(_) => return self.too_slow(),
@@ -131,8 +131,7 @@ impl Bid<'_> {
                         sleep_until(again).await;
                         // What the others proposed is in the nodes' slots now: a
                         // ballot from before them would only be too low.
-                        let newer = self.proposals.map(|one| one.next(driver.now()));
-                        ballot = ballot.max(newer);
+                        raise(&mut ballots, self.propose(driver.now()));
                         limit = end.saturating_duration_since(Instant::now());
                         continue;
                     }
@@ -149,7 +148,7 @@ impl Bid<'_> {
                         terms: self.terms,
                         token,
                         ttl,
-                        ballot,
+                        ballots,
                         sent,
                     });
                     if all {
@@ -172,7 +171,7 @@ impl Bid<'_> {
         &self,
         token: &Token,
         ttl: Ttl,
-        ballot: Option<Ballot>,
+        ballots: Option<Ballots>,
         sent: redlatch_core::Instant,
     ) -> Option<Arc<Cell>> {
         let mut lease = Lease::granted(self.terms, sent, ttl);
@@ -181,18 +180,24 @@ impl Bid<'_> {
         }
         let (name, key, token) = (self.name.clone(), self.key.clone(), token.clone());
         let clock = self.driver.clock().clone();
-        let fence = ballot.map(Fence::of);
-        Some(Cell::new(name, key, token, fence, clock, lease))
+        let fence = ballots.map(|ballots| Fence::of(ballots.highest()));
+        let cell = Cell::new(name, key, token, fence, clock, lease);
+        cell.lock().ballots = ballots;
+        Some(cell)
+    }
+
+    fn propose(&self, now: redlatch_core::Instant) -> Option<Ballot> {
+        self.proposals.map(|proposals| proposals.next(now))
     }
 
     /// A parked request was granted. Nothing when that was too long ago, so that
     /// little of the lease is left, or when it was not for what is wanted here.
     pub(crate) fn take_up(&self, parked: &Parked) -> Option<Arc<Cell>> {
-        let Parked { ttl, ballot, .. } = *parked;
-        if parked.terms != self.terms || ballot.is_some() != self.proposals.is_some() {
+        let Parked { ttl, ballots, .. } = *parked;
+        if parked.terms != self.terms || ballots.is_some() != self.proposals.is_some() {
             return None;
         }
-        let cell = self.lease(&parked.token, ttl, ballot, parked.sent)?;
+        let cell = self.lease(&parked.token, ttl, ballots, parked.sent)?;
         let left = cell.lock().lease.remaining(self.driver.now());
         (left >= ttl.duration() / 3).then_some(cell)
     }
@@ -238,7 +243,7 @@ pub(crate) struct Parked {
     terms: Terms,
     token: Token,
     ttl: Ttl,
-    ballot: Option<Ballot>,
+    ballots: Option<Ballots>,
     /// The lease counts from here, however long the request waited on the node.
     sent: redlatch_core::Instant,
 }
@@ -255,7 +260,13 @@ impl Parked {
 
     /// What is to be given back when nobody wants it any more.
     pub(crate) fn orphan(&self, key: &Key) -> Orphan {
-        Orphan::new(key, &self.token, self.ttl, self.ballot)
+        Orphan::new(key, &self.token, self.ttl, self.ballots)
+    }
+}
+
+fn raise(ballots: &mut Option<Ballots>, ballot: Option<Ballot>) {
+    if let (Some(ballots), Some(ballot)) = (ballots, ballot) {
+        ballots.raise(ballot);
     }
 }
 

@@ -106,7 +106,7 @@ impl KeyScheme {
 
 /// Whether nodes keep their own books under this name.
 fn is_own(name: &str) -> bool {
-    matches!(name, "__fence" | "__guard") || name.starts_with("__queue:")
+    name == "__fence" || name.starts_with("__queue:")
 }
 
 /// A name is meant to be read, and travels with every request.
@@ -197,12 +197,7 @@ mod tests {
         let scheme = KeyScheme::default();
         let name = |key| scheme.name_in(&Key::new(key)).map(str::to_owned);
         assert_eq!(name("redlatch:sku:0001").as_deref(), Some("sku:0001"));
-        for key in [
-            "sku:0001",
-            "redlatch:",
-            "redlatch:__fence",
-            "redlatch:__guard",
-        ] {
+        for key in ["sku:0001", "redlatch:", "redlatch:__fence"] {
             assert_eq!(name(key), None, "{key}");
         }
         let raw = KeyScheme::Raw;
@@ -218,7 +213,7 @@ mod tests {
             scheme.key(&"x".repeat(1025)),
             Err(ConfigError::NameTooLong(1025))
         );
-        for name in ["__fence", "__guard", "__queue:stock"] {
+        for name in ["__fence", "__queue:stock"] {
             let refused = Err(ConfigError::ReservedName(name.into()));
             assert_eq!(scheme.key(name), refused);
         }

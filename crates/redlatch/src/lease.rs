@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redlatch_core::{Ballot, Fence, Instant, Key, Loss, Request, Step, Terms, Token, Ttl};
+use redlatch_core::{Ballots, Fence, Instant, Key, Loss, Request, Step, Terms, Token, Ttl};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -169,8 +169,8 @@ impl Name {
 
 pub(crate) struct State {
     pub(crate) lease: redlatch_core::Lease,
-    /// The highest ballot that was ever sent for it, if it has a fence.
-    highest: Ballot,
+    /// The ballots that were ever sent for it, if it has a fence.
+    pub(crate) ballots: Option<Ballots>,
     /// The longest that was ever asked for: a node may have it for that long,
     /// also when its answer was never heard.
     longest: Ttl,
@@ -218,7 +218,8 @@ impl Cell {
             state: Mutex::new(State {
                 longest: lease.length(),
                 lease,
-                highest: fence.map(Fence::ballot).unwrap_or_default(),
+                // Unless it is told, it does not know of others before that one.
+                ballots: fence.map(|fence| Ballots::up_to(fence.ballot())),
                 ticket: None,
                 slot: Slot::default(),
                 renewing: false,
@@ -321,8 +322,9 @@ impl Cell {
             return None;
         }
         // Noted before it is sent: a release carries the highest one.
-        let ballot = proposals.next(now).max(state.highest.next());
-        state.highest = ballot;
+        let ballots = state.ballots.as_mut()?;
+        ballots.raise(proposals.next(now).max(ballots.highest().next()));
+        let ballot = ballots.highest();
         Some(Request::Rejoin {
             key: self.key.clone(),
             token: self.token.clone(),
@@ -347,7 +349,7 @@ impl Cell {
         let (name, key, token) = (self.name.clone(), self.key.clone(), self.token.clone());
         let cell = Self::named(name, key, token, fence, self.clock.clone(), lease);
         let mut handed = cell.lock();
-        (handed.highest, handed.longest) = (state.highest, state.longest);
+        (handed.ballots, handed.longest) = (state.ballots, state.longest);
         handed.ticket = state.ticket.take();
         drop(handed);
         // From here on the old holder neither renews nor rejoins.
@@ -359,7 +361,6 @@ impl Cell {
     pub(crate) fn orphan(&self) -> Orphan {
         let state = self.lock();
         let ticket = state.ticket.clone();
-        let highest = self.fence.map(|_| state.highest);
-        Orphan::new(&self.key, &self.token, state.longest, highest).with(ticket)
+        Orphan::new(&self.key, &self.token, state.longest, state.ballots).with(ticket)
     }
 }

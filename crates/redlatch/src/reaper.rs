@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redlatch_core::{Backoff, Ballot, Key, Reply, Request, Token, Ttl};
+use redlatch_core::{Backoff, Ballots, Key, Reply, Request, Token, Ttl};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
@@ -84,19 +84,19 @@ pub(crate) struct Orphan {
     token: Token,
     /// After this time no node can have it any more.
     ttl: Ttl,
-    /// The highest ballot that was sent for it; nothing for a plain lock.
-    ballot: Option<Ballot>,
+    /// Those that were sent for it; nothing for a plain lock.
+    ballots: Option<Ballots>,
     /// The name of a place in the queues of the nodes that is given up.
     leaves: Option<Arc<str>>,
 }
 
 impl Orphan {
-    pub(crate) fn new(key: &Key, token: &Token, ttl: Ttl, ballot: Option<Ballot>) -> Self {
+    pub(crate) fn new(key: &Key, token: &Token, ttl: Ttl, ballots: Option<Ballots>) -> Self {
         Self {
             key: key.clone(),
             token: token.clone(),
             ttl,
-            ballot,
+            ballots,
             leaves: None,
         }
     }
@@ -112,9 +112,9 @@ impl Orphan {
         Request::Release {
             key: self.key.clone(),
             token: self.token.clone(),
-            ballot: match self.ballot {
-                Some(_) if planted!(ReleaseOvertakes) => Some(Ballot::default()),
-                ballot => ballot,
+            ballots: match self.ballots {
+                Some(_) if planted!(ReleaseOvertakes) => Some(Ballots::up_to(Default::default())),
+                ballots => ballots,
             },
             leaves: self.leaves.clone(),
         }
@@ -346,10 +346,10 @@ impl<'a> Unkept<'a> {
         Self { reaper, orphan }
     }
 
-    /// A higher ballot is about to be sent for it.
-    pub(crate) fn raise(&mut self, ballot: Option<Ballot>) {
+    /// These are sent for it, or about to be.
+    pub(crate) fn note(&mut self, ballots: Option<Ballots>) {
         if let Some(orphan) = &mut self.orphan {
-            orphan.ballot = orphan.ballot.max(ballot);
+            orphan.ballots = ballots;
         }
     }
 

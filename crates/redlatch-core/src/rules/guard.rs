@@ -23,7 +23,8 @@ pub struct Guard {
     pub armed: u64,
     /// How long the quarantine before that was to last.
     pub quarantine: u64,
-    /// Above every ballot that the node may have forgotten.
+    /// Above every ballot that the node may have forgotten; never below that
+    /// of `armed`.
     pub floor: Ballot,
     /// The longest ttl that the node allows.
     pub max_ttl: Ttl,

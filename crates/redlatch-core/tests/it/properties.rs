@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use redlatch_core::validity::TtlError;
 use redlatch_core::{
-    Backoff, Ballot, Instant, Key, Lease, NodeState, Owner, Reply, Request, Round, Scene, Step,
-    Terms, Token, Ttl, Verdict, Vote, keeps,
+    Backoff, Ballot, Ballots, Instant, Key, Lease, NodeState, Owner, Reply, Request, Round, Scene,
+    Step, Terms, Token, Ttl, Verdict, Vote, keeps,
 };
 
 fn any_duration() -> impl Strategy<Value = Duration> {
@@ -210,7 +210,8 @@ proptest! {
                     }
                 }
                 3 => {
-                    let release = Request::Release { key, token, ballot, leaves: None };
+                    let ballots = ballot.map(Ballots::up_to);
+                    let release = Request::Release { key, token, ballots, leaves: None };
                     if node.apply(&release, &scene) == Reply::Released {
                         if let Some((other, _)) = live {
                             prop_assert_eq!(other, client);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use redlatch_core::rules::Stored;
 use redlatch_core::{
-    Ballot, GuardOrder, Holder, Instant, Key, Lease, Loss, News, NodeState, Policy, Reply, Request,
-    Round, Scene, Step, Switchboard, Terms, Ticket, Token, Ttl, Verdict, Vote,
+    Ballot, Ballots, GuardOrder, Holder, Instant, Key, Lease, Loss, News, NodeState, Policy, Reply,
+    Request, Round, Scene, Step, Switchboard, Terms, Ticket, Token, Ttl, Verdict, Vote,
 };
 
 #[test]
@@ -191,7 +191,7 @@ fn request_of(words: &[&str]) -> Request {
         "release" => Request::Release {
             key,
             token: token(words),
-            ballot: ballot(3),
+            ballots: ballot(3).map(Ballots::up_to),
             leaves: client.map(Into::into),
         },
         "force" => Request::Force {

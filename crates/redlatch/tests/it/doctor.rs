@@ -58,10 +58,7 @@ async fn nodes_that_are_well_are_found_well() {
     for server in fleet.iter() {
         let mut keys = server.keys();
         keys.sort();
-        assert_eq!(
-            keys,
-            ["redlatch:__fence", "redlatch:__guard", "redlatch:job"]
-        );
+        assert_eq!(keys, ["redlatch:__fence", "redlatch:job"]);
     }
 }
 

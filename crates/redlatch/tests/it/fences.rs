@@ -11,7 +11,7 @@ use crate::support::{armed, build, client, patient, renewals};
 
 /// The machine's clock, with the time of day set wrong by so many seconds.
 #[derive(Debug)]
-struct Wrong(i64);
+pub(crate) struct Wrong(pub(crate) i64);
 
 impl Clock for Wrong {
     fn now(&self) -> Instant {

@@ -3,16 +3,17 @@
 //! so precisely.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redlatch::core::{Key, Request};
+use redlatch::core::{Ballots, Fence, Key, Request};
 use redlatch::node::{Call, Charter, Node, NodeError, NodeErrorKind, Ready, Watching};
 use redlatch::{MemoryNode, Redlatch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use crate::fences::Wrong;
 use crate::support::{LONG, eventually};
 
 #[derive(Clone)]
@@ -25,6 +26,8 @@ struct Flaky {
     releases: Arc<AtomicU32>,
     /// How many releases are to fail.
     failing_releases: Arc<AtomicU32>,
+    /// The ballots that came with the last release.
+    ballots: Arc<Mutex<Option<Ballots>>>,
 }
 
 impl Flaky {
@@ -36,6 +39,7 @@ impl Flaky {
             acquires: Arc::default(),
             releases: Arc::default(),
             failing_releases: Arc::default(),
+            ballots: Arc::default(),
         }
     }
 
@@ -45,7 +49,8 @@ impl Flaky {
                 self.acquires.fetch_add(1, SeqCst);
                 self.grants_nothing
             }
-            Request::Release { .. } => {
+            Request::Release { ballots, .. } => {
+                *self.ballots.lock().unwrap() = *ballots;
                 self.releases.fetch_add(1, SeqCst);
                 let left = |left: u32| left.checked_sub(1);
                 let failing = &self.failing_releases;
@@ -224,6 +229,62 @@ async fn an_adopted_lease_is_not_handed_around() {
     assert_ne!(next.token(), exporter.token());
     assert!(exporter.renew(LONG).await.unwrap_err().is_lost());
     next.ensure_held().unwrap();
+}
+
+#[tokio::test]
+async fn a_release_knows_whether_its_ballot_was_the_only_one() {
+    let memory = MemoryNode::new();
+    let node = Flaky::new(&memory);
+    let latch = Redlatch::builder().node(node.clone()).ttl(LONG);
+    let latch = latch.build().await.unwrap();
+    let job = latch.mutex("job");
+    // What a release carries, and the ballot of the lease that it gives back.
+    let released = async |guard: redlatch::Guard| {
+        let ballot = Fence::new(guard.fence()).ballot();
+        guard.release().await.unwrap();
+        (node.ballots.lock().unwrap().unwrap(), ballot)
+    };
+    let (ballots, won) = released(job.lock().await.unwrap()).await;
+    assert_eq!(ballots, Ballots::one(won));
+
+    // Somebody whose clock is ahead has had it: the first proposal is too low.
+    let ahead = Redlatch::builder()
+        .node(memory)
+        .clock(Arc::new(Wrong(5)))
+        .build()
+        .await
+        .unwrap();
+    drop(ahead.mutex("job").lock().await.unwrap());
+    ahead.close().await;
+    let (ballots, won) = released(job.lock().await.unwrap()).await;
+    assert_eq!(ballots, Ballots::up_to(won));
+
+    // Whoever takes a lease over does not know what was sent for it.
+    let job = latch.mutex("another job");
+    let exported = job.lock().await.unwrap().detach();
+    let (ballots, won) = released(job.adopt(exported).await.unwrap()).await;
+    assert_eq!(ballots, Ballots::up_to(won));
+}
+
+#[tokio::test]
+async fn a_lease_that_has_joined_a_node_again_has_had_other_ballots() {
+    let nodes = [0; 3].map(|_| Flaky::new(&MemoryNode::new()));
+    let mut builder = Redlatch::builder().restart_guard(false);
+    for node in &nodes {
+        builder = builder.node(node.clone());
+    }
+    let latch = builder.ttl(Duration::from_millis(1200)).build();
+    let latch = latch.await.unwrap();
+    nodes[2].is_down.store(true, SeqCst);
+    let guard = latch.mutex("job").lock().await.unwrap();
+    let is_asked = || nodes[2].acquires.load(SeqCst) == 1;
+    eventually("the third node was asked", is_asked).await;
+    nodes[2].is_down.store(false, SeqCst);
+    eventually("the lease on all nodes", || nodes[2].inner.len() == 1).await;
+    let won = Fence::new(guard.fence()).ballot();
+    guard.release().await.unwrap();
+    let ballots = nodes[0].ballots.lock().unwrap().unwrap();
+    assert!(ballots.highest() > won && !ballots.is_one(), "{ballots:?}");
 }
 
 #[tokio::test]

@@ -138,7 +138,7 @@ async fn names_and_settings_of_a_lock_are_checked_before_a_node_is_asked() {
     assert_eq!(config(latch.mutex("").lock().await), ConfigError::EmptyName);
     let too_long = config(latch.mutex(&name).lock().await);
     assert_eq!(too_long, ConfigError::NameTooLong(1025));
-    for name in ["__fence", "__guard"] {
+    for name in ["__fence", "__queue:job"] {
         let error = config(latch.mutex(name).try_lock().await);
         assert!(matches!(error, ConfigError::ReservedName(_)));
         assert!(latch.inspect(name).await.unwrap_err().is_config());

@@ -44,7 +44,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Node for Borrowed<C> {
     fn enlist(&mut self, charter: Charter) {
         // No hint: the connection may lead to another run of the server by now.
         // Nor can it be called.
-        let dialect = Arc::new(Dialect::new(&charter, "".into(), false));
+        let dialect = Arc::new(Dialect::new(&charter, "", false));
         self.enlisted = Some((charter, dialect));
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use redis::{Cmd, Script};
-use redlatch_core::{Ballot, GuardOrder, Key, Policy, Request, Ticket, Token, Ttl, fence, rules};
+use redlatch_core::{Ballot, GuardOrder, Key, Policy, Request, Token, Ttl, fence, rules};
 
 use super::packed::{Args, Packed};
 use crate::node::Charter;
@@ -14,14 +14,17 @@ struct Rule {
     script: LazyLock<Script>,
 }
 
+/// A rule from its files. Those that stand in front of several begin with what
+/// their keys and arguments are called here.
 macro_rules! rule {
-    ($($file:literal),+) => {{
-        const TEXT: &str = concat!($(include_str!(concat!("scripts/", $file))),+);
+    ($(where $names:literal;)? $($file:literal),+) => {{
+        const TEXT: &str = concat!($($names, "\n",)? $(include_str!(concat!("scripts/", $file))),+);
         Rule { text: TEXT, script: LazyLock::new(|| Script::new(TEXT)) }
     }};
 }
 
 static ACQUIRE: Rule = rule!(
+    where "local fence, slot, expected, longest = KEYS[3], ARGV[1], ARGV[6], ARGV[7]";
     "guard.lua",
     "ballot.lua",
     "quick.lua",
@@ -37,9 +40,18 @@ static ACQUIRE_PLAIN: Rule = rule!(
     "acquire.lua"
 );
 static EXTEND: Rule = rule!("extend.lua");
-static EXTEND_GUARDED: Rule = rule!("guard.lua", "extend.lua");
+static EXTEND_GUARDED: Rule = rule!(
+    where "local fence, slot, expected, longest = KEYS[2], nil, ARGV[3], ARGV[4]";
+    "guard.lua",
+    "extend.lua"
+);
 static RELEASE: Rule = rule!("release.lua", "queue.lua", "pass_on.lua");
-static FORCE: Rule = rule!("guard.lua", "ballot.lua", "force.lua");
+static FORCE: Rule = rule!(
+    where "local fence, slot, expected, longest = KEYS[2], ARGV[1], ARGV[3], ARGV[4]";
+    "guard.lua",
+    "ballot.lua",
+    "force.lua"
+);
 static INSPECT: Rule = rule!("inspect.lua");
 static INIT: Rule = rule!("init.lua");
 
@@ -51,30 +63,32 @@ static LOADED: [&Rule; 5] = [&ACQUIRE, &ACQUIRE_PLAIN, &EXTEND, &EXTEND_GUARDED,
 pub(super) struct Dialect {
     /// What stands before a lock's key in that of its queue.
     queue: Arc<str>,
-    /// The key of the slots' ballots, and that of the guard.
+    /// The key of the slots' ballots and the guard.
     fence: Arc<str>,
-    guard: Arc<str>,
     policy: Option<Policy>,
+    /// The guard as it is expected to be; empty when it is off.
+    expected: Arc<str>,
     /// For how many milliseconds a free lock is kept for the first who waits.
     turn: u64,
-    /// The run of the very server process that the connection leads to; empty
-    /// when it may lead to another one without our knowing.
-    hint: Arc<str>,
     /// Whether the client can be called over this connection. If not, a place in
     /// a queue is of no use to it.
     calls: bool,
 }
 
 impl Dialect {
-    pub(super) fn new(charter: &Charter, hint: Arc<str>, calls: bool) -> Self {
+    /// The run is that of the very server process that the connection leads to;
+    /// empty when it may lead to another one without our knowing.
+    pub(super) fn new(charter: &Charter, run: &str, calls: bool) -> Self {
         let prefix = &charter.service_prefix;
+        let policy = charter.policy.clone();
         Self {
             queue: format!("{prefix}__queue:").into(),
-            fence: format!("{prefix}__fence").into(),
-            guard: format!("{prefix}__guard").into(),
-            policy: charter.policy.clone(),
+            fence: fence_key(prefix).into(),
+            expected: policy
+                .as_ref()
+                .map_or_else(Arc::default, |policy| expected(run, policy)),
+            policy,
             turn: u64::try_from(charter.turn.as_millis()).unwrap_or(u64::MAX),
-            hint,
             calls,
         }
     }
@@ -123,13 +137,21 @@ impl Dialect {
             } => {
                 match ballot {
                     None => self.call(call, &ACQUIRE_PLAIN, form, key, Keys::Queue),
-                    Some(_) => self.call(call, &ACQUIRE, form, key, Keys::Guard),
+                    Some(_) => self.call(call, &ACQUIRE, form, key, Keys::All),
                 }
+                let is_guarded = self.policy.is_some() && ballot.is_some();
                 let ballot = ballot.unwrap_or_default();
-                let offer = Offer { token, ttl, ballot };
+                self.offer(call, key, token, *ttl, ballot);
                 let ticket = ticket.as_ref().filter(|_| self.calls);
-                self.offer(call, key, &offer, None, ticket);
-                self.guarded(call);
+                if is_guarded {
+                    self.guarded(call);
+                } else if ticket.is_some() {
+                    call.text("").text("");
+                }
+                if let Some(ticket) = ticket {
+                    call.text(&ticket.name).number_if(ticket.since);
+                    call.number_if(ticket.parks);
+                }
             }
             Request::Rejoin {
                 key,
@@ -138,11 +160,13 @@ impl Dialect {
                 born,
                 ballot,
             } => {
-                self.call(call, &ACQUIRE, form, key, Keys::Guard);
-                let ballot = *ballot;
-                let offer = Offer { token, ttl, ballot };
-                self.offer(call, key, &offer, Some(born.number()), None);
-                self.guarded(call);
+                self.call(call, &ACQUIRE, form, key, Keys::All);
+                self.offer(call, key, token, *ttl, *ballot);
+                match self.policy {
+                    Some(_) => self.guarded(call),
+                    None => _ = call.text("").text(""),
+                }
+                call.text("").text("").text("").number(born.number());
             }
             Request::Extend {
                 key,
@@ -152,7 +176,7 @@ impl Dialect {
             } => {
                 let is_guarded = self.policy.is_some() && !plain;
                 match is_guarded {
-                    true => self.call(call, &EXTEND_GUARDED, form, key, Keys::Guard),
+                    true => self.call(call, &EXTEND_GUARDED, form, key, Keys::Fence),
                     false => self.call(call, &EXTEND, form, key, Keys::Lock),
                 }
                 call.text(token.as_str()).number(ttl.millis());
@@ -163,25 +187,32 @@ impl Dialect {
             Request::Release {
                 key,
                 token,
-                ballot,
+                ballots,
                 leaves,
             } => {
-                let keys = ballot.map_or(Keys::Queue, |_| Keys::Guard);
+                let keys = ballots.map_or(Keys::Queue, |_| Keys::All);
                 self.call(call, &RELEASE, form, key, keys);
-                call.number(self.turn).text(token.as_str());
-                if leaves.is_some() || ballot.is_some() {
-                    call.text(leaves.as_deref().unwrap_or_default());
+                call.text(token.as_str()).number(self.turn);
+                let is_more = leaves.is_some() || ballots.is_some_and(|ballots| !ballots.is_one());
+                match ballots {
+                    Some(ballots) => {
+                        let max_ttl = self.policy.as_ref().map(|policy| policy.max_ttl);
+                        call.number(fence::slot(key).into());
+                        call.number(ballots.highest().number());
+                        call.number(rules::tolerance(max_ttl));
+                    }
+                    None if is_more => _ = call.text("").text("").text(""),
+                    None => {}
                 }
-                if let Some(ballot) = ballot {
-                    let max_ttl = self.policy.as_ref().map(|policy| policy.max_ttl);
-                    call.number(fence::slot(key).into());
-                    call.number(ballot.number());
-                    call.number(rules::tolerance(max_ttl));
-                    self.guarded(call);
+                if is_more || (ballots.is_some() && self.policy.is_some()) {
+                    call.text(&self.expected);
+                }
+                if is_more {
+                    call.text(leaves.as_deref().unwrap_or_default());
                 }
             }
             Request::Force { key, ballot } => {
-                self.call(call, &FORCE, form, key, Keys::Guard);
+                self.call(call, &FORCE, form, key, Keys::Fence);
                 call.number(fence::slot(key).into());
                 call.number(ballot.number());
                 self.guarded(call);
@@ -192,7 +223,7 @@ impl Dialect {
             }
             Request::Guard(order) => {
                 INIT.name(form, call);
-                call.number(1).text(&self.guard);
+                call.number(1).text(&self.fence);
                 // Who wants no guard has nothing to say about it.
                 let Some(policy) = &self.policy else {
                     call.text("read");
@@ -211,58 +242,55 @@ impl Dialect {
 
     /// A call of a script on the keys that it declares.
     fn call(&self, call: &mut impl Args, rule: &Rule, form: Form, key: &Key, keys: Keys) {
-        let keys = match keys {
-            Keys::Lock => 1,
-            Keys::Queue => 2,
-            Keys::Guard if self.policy.is_none() => 3,
-            Keys::Fence => 3,
-            Keys::Guard => 4,
+        let (has_queue, has_fence) = match keys {
+            Keys::Lock => (false, false),
+            Keys::Queue => (true, false),
+            Keys::Fence => (false, true),
+            Keys::All => (true, true),
         };
         rule.name(form, call);
-        call.number(keys).text(key.as_str());
-        if keys > 1 {
+        call.number(1 + u64::from(has_queue) + u64::from(has_fence));
+        call.text(key.as_str());
+        if has_queue {
             call.joined(&self.queue, key.as_str());
         }
-        if keys > 2 {
+        if has_fence {
             call.text(&self.fence);
-        }
-        if keys > 3 {
-            call.text(&self.guard);
         }
     }
 
     /// Adds what is the same in all ways to a lease.
-    fn offer(
-        &self,
-        call: &mut impl Args,
-        key: &Key,
-        offer: &Offer<'_>,
-        born: Option<u64>,
-        ticket: Option<&Ticket>,
-    ) {
-        let Offer { token, ttl, ballot } = offer;
+    fn offer(&self, call: &mut impl Args, key: &Key, token: &Token, ttl: Ttl, ballot: Ballot) {
         call.number(fence::slot(key).into()).number(ballot.number());
         call.text(token.as_str()).number(ttl.millis());
-        call.number_if(born).number(self.turn);
-        call.text(ticket.map_or("", |ticket| &ticket.name));
-        call.number_if(ticket.and_then(|ticket| ticket.since));
-        call.number_if(ticket.and_then(|ticket| ticket.parks));
+        call.number(self.turn);
     }
 
     /// Adds what the restart guard wants to know.
     fn guarded(&self, call: &mut impl Args) {
         if let Some(policy) = &self.policy {
-            call.text(&self.hint).text(&policy.deployment);
-            call.number(policy.max_ttl.millis());
+            call.text(&self.expected).number(policy.max_ttl.millis());
         }
     }
 }
 
-/// A lease that a node is asked for.
-struct Offer<'a> {
-    token: &'a Token,
-    ttl: &'a Ttl,
-    ballot: Ballot,
+/// The key of the slots' ballots and the guard.
+pub(super) fn fence_key(service_prefix: &str) -> String {
+    format!("{service_prefix}__fence")
+}
+
+/// A guard as the scripts store it.
+fn expected(run: &str, policy: &Policy) -> Arc<str> {
+    let Policy {
+        deployment,
+        max_ttl,
+    } = policy;
+    format!("{run} {} {deployment}", max_ttl.millis()).into()
+}
+
+/// The deployment in a guard as the scripts store it.
+pub(super) fn deployment(guard: &str) -> Option<&str> {
+    guard.splitn(3, ' ').nth(2)
 }
 
 /// Which keys a script works on, beside the lock.
@@ -270,10 +298,9 @@ struct Offer<'a> {
 enum Keys {
     Lock,
     Queue,
-    /// The queue and the fence.
     Fence,
-    /// The queue, the fence, and the guard when it is on.
-    Guard,
+    /// The queue and the fence.
+    All,
 }
 
 impl Rule {

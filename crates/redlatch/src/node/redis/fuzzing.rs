@@ -260,7 +260,7 @@ fn requests() -> Vec<Request> {
         Request::Release {
             key: key.clone(),
             token,
-            ballot: None,
+            ballots: None,
             leaves: None,
         },
         Request::Inspect { key },

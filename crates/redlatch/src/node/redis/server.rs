@@ -36,8 +36,8 @@ pub(super) async fn greet<C: ConnectionLike>(
         .arg("ON")
         .arg("OPTIN");
     if charter.policy.is_some() {
-        let guard = format!("{}__guard", charter.service_prefix);
-        pipeline.cmd("HGET").arg(guard).arg("deployment");
+        let fence = dialect::fence_key(&charter.service_prefix);
+        pipeline.cmd("HGET").arg(fence).arg("guard");
     }
     let asked = pipeline.len();
     dialect::load_scripts(&mut pipeline);
@@ -65,11 +65,11 @@ pub(super) async fn greet<C: ConnectionLike>(
         }
         let found = answers.next().and_then(Result::ok);
         let found = found.and_then(|found| redis::from_redis_value::<Option<String>>(found).ok());
-        if let Some(found) = found.flatten()
+        if let Some(found) = found.flatten().as_deref().and_then(dialect::deployment)
             && charter.strict
             && *found != *policy.deployment
         {
-            return Err(misconfigured(&mismatch(&found)));
+            return Err(misconfigured(&mismatch(found)));
         }
     }
     let server = examine(&info.unwrap_or_default())?;

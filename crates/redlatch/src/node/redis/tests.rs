@@ -1,7 +1,7 @@
 //! A real Redis held against the rules in Rust: every reply, and all that is stored.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind};
 use redlatch_core::rules::{Guard, Stored};
 use redlatch_core::{
-    Ballot, GuardOrder, GuardView, Holder, Key, News, NodeState, Parked, Policy, Reply, Request,
-    Scene, Switchboard, Ticket, Token, Ttl, fence,
+    Ballot, Ballots, GuardOrder, GuardView, Holder, Key, News, NodeState, Parked, Policy, Reply,
+    Request, Scene, Switchboard, Ticket, Token, Ttl, fence,
 };
 use redlatch_testkit::RedisServer;
 use tokio::sync::mpsc;
@@ -111,7 +111,10 @@ pub(in crate::node) fn requests() -> impl Strategy<Value = Request> {
         4 => (key(), token(), ttl(), any::<bool>())
             .prop_map(|(key, token, ttl, plain)| Request::Extend { key, token, ttl, plain }),
         7 => (key(), token(), plain(), prop::option::weighted(0.3, ticket_name())).prop_map(
-            |(key, token, ballot, leaves)| Request::Release { key, token, ballot, leaves }),
+            |(key, token, ballot, leaves)| {
+                let ballots = ballot.map(Ballots::up_to);
+                Request::Release { key, token, ballots, leaves }
+            }),
         2 => (key(), ballot()).prop_map(|(key, ballot)| Request::Force { key, ballot }),
         3 => key().prop_map(|key| Request::Inspect { key }),
         1 => Just(Request::Guard(GuardOrder::Read)),
@@ -185,6 +188,8 @@ struct Pair<'a> {
     run: Arc<str>,
     rules: NodeState,
     policy: Option<Policy>,
+    /// The ballots that were sent under each token; 0 for a plain lock.
+    sent: BTreeMap<(Key, String), BTreeSet<Ballot>>,
     /// What those are told who can be called.
     calls: mpsc::UnboundedReceiver<PushInfo>,
     listener: MultiplexedConnection,
@@ -206,6 +211,7 @@ impl<'a> Pair<'a> {
             run,
             rules: NodeState::default(),
             policy: guarded.then(|| policy(0)),
+            sent: BTreeMap::new(),
             begin: clock(server),
             began: Instant::now(),
         }
@@ -291,9 +297,9 @@ impl<'a> Pair<'a> {
         let Some(guard) = self.rules.guard().cloned() else {
             return;
         };
-        let floor = Ballot::at(armed.min(self.begin - 1000), 0);
+        let floor = Ballot::at(armed, 0);
         let (armed_text, floor_text) = (armed.to_string(), floor.number().to_string());
-        let key = "redlatch:__guard";
+        let key = "redlatch:__fence";
         let set = ["HSET", key, "armed", &armed_text, "floor", &floor_text];
         self.server.command(&set);
         self.rules.set_guard(Some(Guard {
@@ -305,6 +311,7 @@ impl<'a> Pair<'a> {
 
     async fn ask(&mut self, request: &Request) -> Result<(), TestCaseError> {
         let request = &self.absolute(request);
+        self.note(request);
         let board = Board::default();
         let scene = Scene {
             now: self.begin,
@@ -315,11 +322,7 @@ impl<'a> Pair<'a> {
         };
         let expected = rounded(self.rules.apply(request, &scene), self.begin);
         let charter = charter(self.policy.clone());
-        let hint = if self.hinted {
-            self.run.clone()
-        } else {
-            "".into()
-        };
+        let hint = if self.hinted { &*self.run } else { "" };
         let dialect = Dialect::new(&charter, hint, true);
         let reply = wire::send(&mut self.connection, &dialect, request, Before::Unknown).await;
         let reply = rounded(reply.unwrap(), self.begin);
@@ -376,7 +379,18 @@ impl<'a> Pair<'a> {
                     *since = since.map(|since| moved(Ballot::new(since)).number());
                 }
             }
-            Request::Release { ballot, .. } => *ballot = ballot.map(moved),
+            Request::Release {
+                key,
+                token,
+                ballots: Some(ballots),
+                ..
+            } => {
+                let highest = moved(ballots.highest());
+                *ballots = match self.only_one_for(key, token) {
+                    Some(only) if highest.number() % 2 == 0 => Ballots::one(only),
+                    _ => Ballots::up_to(highest),
+                };
+            }
             Request::Force { ballot, .. } => *ballot = moved(*ballot),
             Request::Rejoin { born, ballot, .. } => {
                 (*born, *ballot) = (moved(*born), moved(*ballot));
@@ -384,6 +398,28 @@ impl<'a> Pair<'a> {
             _ => {}
         }
         request
+    }
+
+    /// Remembers which ballot is sent, and under which token.
+    fn note(&mut self, request: &Request) {
+        let (key, token, ballot) = match request {
+            Request::Acquire {
+                key, token, ballot, ..
+            } => (key, token, ballot.unwrap_or_default()),
+            Request::Rejoin {
+                key, token, ballot, ..
+            } => (key, token, *ballot),
+            _ => return,
+        };
+        let lease = (key.clone(), token.as_str().to_owned());
+        self.sent.entry(lease).or_default().insert(ballot);
+    }
+
+    /// The ballot that was sent under this token, when it is the only one.
+    fn only_one_for(&self, key: &Key, token: &Token) -> Option<Ballot> {
+        let sent = self.sent.get(&(key.clone(), token.as_str().to_owned()))?;
+        let only = *sent.first()?;
+        (sent.len() == 1 && only != Ballot::default()).then_some(only)
     }
 
     /// Compares all that is stored.
@@ -421,9 +457,15 @@ impl<'a> Pair<'a> {
         let stored = stored_guard(self.server, self.begin);
         let expected = self.rules.guard().map_or(BTreeMap::new(), |guard| {
             let fields = [
-                ("run", guard.run.to_string()),
-                ("deployment", guard.deployment.to_string()),
-                ("max_ttl", guard.max_ttl.millis().to_string()),
+                (
+                    "guard",
+                    format!(
+                        "{} {} {}",
+                        guard.run,
+                        guard.max_ttl.millis(),
+                        guard.deployment
+                    ),
+                ),
                 ("quarantine", guard.quarantine.to_string()),
                 ("armed", seconds(guard.armed, self.begin)),
                 ("floor", seconds(guard.floor.millis(), self.begin)),
@@ -540,20 +582,21 @@ fn clock(server: &RedisServer) -> u64 {
 
 /// The fields of the guard, with its times as `seconds` since `begin`.
 fn stored_guard(server: &RedisServer, begin: u64) -> BTreeMap<String, String> {
-    let fields = server.command(&["HGETALL", "redlatch:__guard"]);
+    let fields = server.command(&["HGETALL", "redlatch:__fence"]);
     let fields: Vec<&str> = fields
         .as_array()
         .iter()
         .map(|field| field.as_text())
         .collect();
-    let pairs = fields.chunks(2).map(|pair| {
-        let number: u64 = pair[1].parse().unwrap_or(0);
+    let pairs = fields.chunks(2).filter_map(|pair| {
+        let number = pair[1].parse().unwrap_or(0);
         let value = match pair[0] {
             "armed" => seconds(number, begin),
             "floor" => seconds(Ballot::new(number).millis(), begin),
-            _ => pair[1].to_owned(),
+            "guard" | "quarantine" => pair[1].to_owned(),
+            _slot => return None,
         };
-        (pair[0].to_owned(), value)
+        Some((pair[0].to_owned(), value))
     });
     pairs.collect()
 }

@@ -133,7 +133,7 @@ async fn connect(shared: &Arc<Shared>, number: u64) -> Result<Live, NodeError> {
     if server.tells {
         server.calls = line.subscribe(&shared.charter.client).await.is_ok();
     }
-    let dialect = Dialect::new(&shared.charter, server.run.clone(), server.calls);
+    let dialect = Dialect::new(&shared.charter, &server.run, server.calls);
     Ok(Live {
         number,
         line,

@@ -4,20 +4,24 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the queue (see quick.lua, queue.lua and turn.lua, which run before this)
--- KEYS[3]  the highest ballot granted in each slot (see ballot.lua, which runs
---          before those); fields f<slot> say by which ballot a lock was taken
---          away by force. Not given for a plain lock (see plain.lua)
--- KEYS[4]  the guard (see guard.lua, which runs before that)
+-- KEYS[3]  the guard (see guard.lua) and the highest ballot granted in each slot
+--          (see ballot.lua), which both run before those; fields f<slot> say by
+--          which ballot a lock was taken away by force. Not given for a plain
+--          lock (see plain.lua)
 -- ARGV[1]  the lock's slot
 -- ARGV[2]  the ballot
 -- ARGV[3]  the token that names the lease
 -- ARGV[4]  the ttl in milliseconds
--- ARGV[5]  REJOIN: the ballot that the lease was won with; ACQUIRE: ''
--- ARGV[6]  for how many milliseconds a free lock is kept for the first who waits
--- ARGV[7]  a ticket, to wait if it must (see queue.lua); or ''
--- ARGV[8]  since when it has waited, or ''
--- ARGV[9]  the number by which the client is told that this was granted after
+-- ARGV[5]  for how many milliseconds a free lock is kept for the first who waits
+-- ARGV[6]  the guard as expected, or ''
+-- ARGV[7]  the longest ttl, or ''
+-- ARGV[8]  a ticket, to wait if it must (see queue.lua); or ''
+-- ARGV[9]  since when it has waited, or ''
+-- ARGV[10] the number by which the client is told that this was granted after
 --          all, when it may be parked; or ''
+-- ARGV[11] REJOIN: the ballot that the lease was won with
+--
+-- Those that are empty are not given where nothing follows.
 --
 -- Returns GRANTED, KEPT (it is free, but somebody else's turn), FORCED, or an
 -- array: HELD with the value, the milliseconds that remain and the slot's
@@ -25,13 +29,13 @@
 -- not free, the same; LOW with the ballot to exceed and the clock; TTL_TOO_LONG
 -- with the longest; or what the others return.
 
-local ticket, since = ARGV[7], ARGV[8]
+local ticket, since, number, born = ARGV[8] or '', ARGV[9] or '', ARGV[10] or '', ARGV[11]
 local waited_for, place, kept, parked = first()
-if parked and ARGV[5] == '' then
+if parked and not born then
     parked = withdraw(parked, ticket, ARGV[3])
 end
-local forced = ARGV[5] ~= '' and
-    tonumber(call('HGET', KEYS[3], 'f' .. ARGV[1]) or 0) > tonumber(ARGV[5])
+local forced = born and
+    tonumber(call('HGET', KEYS[3], 'f' .. ARGV[1]) or 0) > tonumber(born)
 -- pcall: a key of another type is a stranger's. Any other error is one.
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
@@ -45,8 +49,8 @@ if not value then
         return { 'LOW', seen, now }
     end
     -- A lease that joins again asks nobody: it was its turn all the time.
-    if waited_for and waited_for ~= ticket and ARGV[5] == '' and
-        yields(ticket, since, tonumber(ARGV[6])) then
+    if waited_for and waited_for ~= ticket and not born and
+        yields(ticket, since, tonumber(ARGV[5])) then
         if ticket == '' then
             return 'KEPT'
         end
@@ -82,7 +86,7 @@ if kept then
     call('ZREM', KEYS[2], '')
 end
 local is_first = join(ticket, since, waited_for, place)
-if is_first == 1 and ARGV[9] ~= '' and ballot > seen then
+if is_first == 1 and number ~= '' and ballot > seen then
     park(parked, ticket, KEYS[3] and ARGV[2] or '0')
 end
 return { 'QUEUED', is_first, value, left, slot_ballot }

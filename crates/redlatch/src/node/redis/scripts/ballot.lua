@@ -1,6 +1,5 @@
 -- Holds a ballot against what this node has seen, and against its clock.
 --
--- KEYS[3]  the highest ballot granted in each slot, a hash
 -- ARGV[1]  the lock's slot
 -- ARGV[2]  the ballot
 --
@@ -8,11 +7,11 @@
 -- is behind what the node has seen, or { FUTURE, clock }, when the ballot is too
 -- far ahead of it, or goes on with:
 --   ballot       as a number
---   slot_ballot  the highest that was granted in the slot
+--   slot_ballot  the highest that was granted in the slot, as a number
 --   seen         what the ballot must exceed: that, or the floor
 
 local ballot = tonumber(ARGV[2])
-local slot_ballot = tonumber(call('HGET', KEYS[3], ARGV[1]) or 0)
+slot_ballot = tonumber(slot_ballot or 0)
 local seen = slot_ballot
 if floor > seen then
     seen = floor

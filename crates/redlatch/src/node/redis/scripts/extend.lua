@@ -1,11 +1,11 @@
 -- EXTEND: lets a lease run for at least ttl from now.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  not used
--- KEYS[3]  not used
--- KEYS[4]  the guard (see guard.lua, which runs before this unless it is off)
+-- KEYS[2]  the guard (see guard.lua, which runs before this unless it is off)
 -- ARGV[1]  the token that names the lease
 -- ARGV[2]  the ttl in milliseconds
+-- ARGV[3]  the guard as expected; not given when it is off
+-- ARGV[4]  the longest ttl; not given then
 --
 -- Returns EXTENDED, MISSING (no such key) or FOREIGN (another lease, or none).
 -- It never creates a key, and never shortens a lease: a request that was held

@@ -2,12 +2,12 @@
 --        could acquire it.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  not used
--- KEYS[3]  the highest ballot granted in each slot (see ballot.lua, which runs
---          before this)
--- KEYS[4]  the guard (see guard.lua, which runs before that)
+-- KEYS[2]  the guard (see guard.lua) and the highest ballot granted in each slot
+--          (see ballot.lua), which both run before this
 -- ARGV[1]  the lock's slot
 -- ARGV[2]  the ballot
+-- ARGV[3]  the guard as expected; not given when it is off
+-- ARGV[4]  the longest ttl; not given then
 --
 -- Returns RELEASED, MISSING (no such key), an array: LOW with the ballot to
 -- exceed and the clock; or what the others return. The slot is raised and
@@ -16,7 +16,7 @@
 if ballot <= seen then
     return { 'LOW', seen, now }
 end
-call('HSET', KEYS[3], ARGV[1], ARGV[2], 'f' .. ARGV[1], ARGV[2])
+call('HSET', fence, ARGV[1], ARGV[2], 'f' .. ARGV[1], ARGV[2])
 if call('DEL', KEYS[1]) == 1 then
     return 'RELEASED'
 else

@@ -1,57 +1,77 @@
--- CHECK: the restart guard, in front of ACQUIRE, REJOIN and EXTEND.
+-- CHECK: the restart guard, in front of ACQUIRE, REJOIN, EXTEND and FORCE.
 --
--- KEYS[4]        the guard; not given when it is off
--- ARGV[last - 2] the run of the server that the client knows it is connected to, or ''
--- ARGV[last - 1] the deployment
--- ARGV[last]     the longest ttl that a node is to allow when it begins
+-- Its keys and arguments stand elsewhere in each of them, who names them:
+--   fence     the key of the guard, a hash, which has the ballots of all slots too:
+--             whoever deletes those deletes the guard
+--   slot      the lock's slot, for those who need its ballot
+--   expected  the guard as the client expects it: the run of the server that it
+--             knows it is connected to, or '', the longest ttl, and the deployment,
+--             with a space between them; '' or nil when the guard is off
+--   longest   the longest ttl that a node is to allow when it begins
 --
 -- Returns { QUARANTINED, milliseconds left } or { MISMATCH, deployment }, or
 -- goes on with:
---   time, now  this server's clock, and in milliseconds (TIME is read once)
---   floor      above every ballot that this node may have forgotten
---   max_ttl    the longest ttl allowed, or nil
---   call       redis.call, which is looked up once
---   tolerance  how many milliseconds a ballot may be ahead of the clock
+--   time, now    this server's clock, and in milliseconds (TIME is read once)
+--   floor        above every ballot that this node may have forgotten
+--   max_ttl      the longest ttl allowed, or nil
+--   slot_ballot  the highest ballot that was granted in the slot, as it is stored
+--   call         redis.call, which is looked up once
+--   tolerance    how many milliseconds a ballot may be ahead of the clock
 
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local floor, max_ttl, tolerance = 0, nil, 10000
+local floor, max_ttl, tolerance, slot_ballot = 0, nil, 10000, nil
 
-if KEYS[4] then
-    local hint, deployment = ARGV[#ARGV - 2], ARGV[#ARGV - 1]
-    local guard = call('HMGET', KEYS[4],
-        'run', 'deployment', 'max_ttl', 'floor', 'armed', 'quarantine')
-    if guard[1] ~= hint then
-        -- Only now ask which run this is: INFO is slow.
-        local info = call('INFO', 'server') .. call('INFO', 'replication')
-        local run = string.match(info, 'run_id:(%x+)') .. string.match(info, 'master_replid:(%x+)')
-        if guard[1] ~= run then
+if expected and expected ~= '' then
+    local noted = slot and call('HMGET', fence, 'guard', 'floor', slot) or
+        call('HMGET', fence, 'guard', 'floor')
+    slot_ballot = noted[3]
+    floor = tonumber(noted[2] or 0)
+    max_ttl = tonumber(longest)
+    -- Mostly all is as expected, and the last quarantine is over: the floor is
+    -- not below the ballot of when it ends.
+    if noted[1] ~= expected or floor > now * 1024 then
+        local run, deployment = string.match(expected, '^(%x*) %d+ (.*)$')
+        local its_run, its_max_ttl, its_deployment =
+            string.match(noted[1] or '', '^(%x*) (%d+) (.*)$')
+        local times = call('HMGET', fence, 'armed', 'quarantine')
+        if its_run ~= run then
+            -- Only now ask which run this is: INFO is slow.
+            local info = call('INFO', 'server') .. call('INFO', 'replication')
+            run = string.match(info, 'run_id:(%x+)') .. string.match(info, 'master_replid:(%x+)')
+        end
+        if its_run ~= run then
             -- Restarted, emptied, rolled back or promoted: it may have forgotten
             -- leases that are still valid. What it still knows of itself counts.
-            guard[2] = guard[2] or deployment
-            guard[3] = guard[3] or ARGV[#ARGV]
-            guard[6] = guard[3] + math.ceil(guard[3] / 10) + 1000
-            guard[5] = now + guard[6]
-            guard[4] = math.max(guard[5] * 1024, tonumber(guard[4] or 0))
-            call('HSET', KEYS[4], 'run', run, 'deployment', guard[2], 'max_ttl', guard[3],
-                'floor', string.format('%.0f', guard[4]),
-                'armed', string.format('%.0f', guard[5]), 'quarantine', guard[6])
+            its_deployment = its_deployment or deployment
+            its_max_ttl = its_max_ttl or longest
+            times[2] = its_max_ttl + math.ceil(its_max_ttl / 10) + 1000
+            times[1] = now + times[2]
+            floor = math.max(times[1] * 1024, floor)
+            call('HSET', fence, 'guard', run .. ' ' .. its_max_ttl .. ' ' .. its_deployment,
+                'floor', string.format('%.0f', floor),
+                'armed', string.format('%.0f', times[1]), 'quarantine', times[2])
+        end
+        if its_deployment ~= deployment then
+            return { 'MISMATCH', its_deployment }
+        end
+        max_ttl = tonumber(its_max_ttl)
+        local armed = tonumber(times[1])
+        if armed - now > tonumber(times[2]) then
+            -- This server's clock was stepped back: it must not wait for ever.
+            armed = now + times[2]
+            call('HSET', fence, 'armed', string.format('%.0f', armed))
+        end
+        if now < armed then
+            return { 'QUARANTINED', armed - now }
         end
     end
-    if guard[2] ~= deployment then
-        return { 'MISMATCH', guard[2] }
+    if max_ttl < 20000 then
+        -- Half a quarantine, and ten seconds at most.
+        tolerance = math.min(math.floor((max_ttl + math.ceil(max_ttl / 10) + 1000) / 2), 10000)
     end
-    max_ttl = tonumber(guard[3])
-    floor = tonumber(guard[4])
-    local armed = tonumber(guard[5])
-    if armed - now > tonumber(guard[6]) then
-        -- This server's clock was stepped back: it must not wait for ever.
-        armed = now + guard[6]
-        call('HSET', KEYS[4], 'armed', string.format('%.0f', armed))
-    end
-    if now < armed then
-        return { 'QUARANTINED', armed - now }
-    end
-    tolerance = math.min(math.floor((max_ttl + math.ceil(max_ttl / 10) + 1000) / 2), 10000)
+else
+    slot_ballot = call('HGET', fence, slot)
 end
+

@@ -1,8 +1,7 @@
 -- INSPECT: says who holds a lock.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  not used
--- KEYS[3]  the highest ballot granted in each slot
+-- KEYS[2]  the highest ballot granted in each slot
 -- ARGV[1]  the lock's slot
 --
 -- Returns MISSING (no such key), or an array: HOLDER, the value (nil when it is
@@ -20,5 +19,5 @@ end
 if type(value) == 'table' then
     value = false
 end
-local ballot = tonumber(redis.call('HGET', KEYS[3], ARGV[1]) or 0)
+local ballot = tonumber(redis.call('HGET', KEYS[2], ARGV[1]) or 0)
 return { 'HOLDER', value, redis.call('PTTL', KEYS[1]), ballot }

@@ -14,19 +14,27 @@ local function admits(ballot)
         -- Who gives back a plain lock knows nothing of ballots.
         return false
     end
-    if KEYS[4] then
-        local guard = call('HMGET', KEYS[4], 'run', 'deployment', 'armed', 'floor')
-        local run = ARGV[7]
-        if guard[1] ~= run then
-            local info = call('INFO', 'server') .. call('INFO', 'replication')
-            run = string.match(info, 'run_id:(%x+)') .. string.match(info, 'master_replid:(%x+)')
+    local expected = ARGV[6] or ''
+    if expected ~= '' then
+        local noted = call('HMGET', KEYS[3], 'guard', 'floor', 'armed')
+        if noted[1] ~= expected then
+            local run, deployment = string.match(expected, '^(%x*) %d+ (.*)$')
+            local its_run, its_deployment = string.match(noted[1] or '', '^(%x*) %d+ (.*)$')
+            if its_run ~= run then
+                local info = call('INFO', 'server') .. call('INFO', 'replication')
+                run = string.match(info, 'run_id:(%x+)') ..
+                    string.match(info, 'master_replid:(%x+)')
+            end
+            if its_run ~= run or its_deployment ~= deployment then
+                return false
+            end
         end
-        if guard[1] ~= run or guard[2] ~= ARGV[8] or tonumber(guard[3]) > clock() then
+        if tonumber(noted[3]) > clock() then
             return false
         end
-        seen = math.max(seen, tonumber(guard[4]))
+        seen = math.max(seen, tonumber(noted[2]))
     end
-    return ballot > seen and ballot <= (clock() + ARGV[6]) * 1024
+    return ballot > seen and ballot <= (clock() + ARGV[5]) * 1024
 end
 
 -- Grants the lock to the request that the first has parked, by the rules for
@@ -34,7 +42,7 @@ end
 local function hand_on(first_ticket, place, parked, second)
     local ticket, token, last, ballot, ttl, number = parts(parked)
     -- One too far away was parked before this server's clock was stepped back.
-    if ticket ~= first_ticket or clock() > last or last > clock() + math.floor(ARGV[1] / 4) or
+    if ticket ~= first_ticket or clock() > last or last > clock() + math.floor(ARGV[2] / 4) or
         (ballot ~= '0' and not admits(tonumber(ballot))) then
         return false
     end
@@ -42,7 +50,7 @@ local function hand_on(first_ticket, place, parked, second)
     -- left, or is one) ends the script here, and nobody must have heard of it.
     call('ZREM', KEYS[2], parked, ticket, '')
     if ballot ~= '0' then
-        call('HSET', KEYS[3], ARGV[4], ballot)
+        call('HSET', KEYS[3], ARGV[3], ballot)
     end
     call('SET', KEYS[1], token, 'PX', ttl)
     -- A server writes first to the client that it has called last. It is the one
@@ -57,17 +65,17 @@ local function hand_on(first_ticket, place, parked, second)
     return heard and heard > 0
 end
 
-local leaves = ARGV[3] or ''
+local leaves = ARGV[7] or ''
 local waited_for, place, _, parked, second = first()
 if parked then
-    parked = withdraw(parked, leaves, ARGV[2])
+    parked = withdraw(parked, leaves, ARGV[1])
 end
 if waited_for and leaves ~= '' then
     call('ZREM', KEYS[2], leaves)
     -- What it was called for goes to the next.
     if waited_for == leaves then
         if call('PTTL', KEYS[1]) == -2 then
-            freed(clock(), ARGV[1])
+            freed(clock(), ARGV[2])
         else
             call_first('F')
         end
@@ -75,14 +83,14 @@ if waited_for and leaves ~= '' then
     waited_for, place, _, _, second = first()
 end
 
-if value == ARGV[2] then
+if value == ARGV[1] then
     if parked and hand_on(waited_for, place, parked, second) then
         return 'RELEASED'
     end
     -- Called before the key is gone, so that the first hears it before it is
     -- told of that: it need not look then.
     if waited_for then
-        freed(clock(), ARGV[1], waited_for)
+        freed(clock(), ARGV[2], waited_for)
     end
     call('DEL', KEYS[1])
     return 'RELEASED'

@@ -9,7 +9,7 @@ if max_ttl and tonumber(ARGV[4]) > max_ttl then
     return { 'TTL_TOO_LONG', max_ttl }
 end
 local queue_left = call('PTTL', KEYS[2])
-if ARGV[5] == '' and ballot > seen and queue_left == -2 and
+if not ARGV[11] and ballot > seen and queue_left == -2 and
     call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
     if KEYS[3] then
         call('HSET', KEYS[3], ARGV[1], ARGV[2])

@@ -62,9 +62,9 @@ local function park(parked, ticket, ballot)
     if parked then
         call('ZREM', KEYS[2], parked)
     end
-    local last = string.format('%.0f', now + math.floor(ARGV[6] / 4))
+    local last = string.format('%.0f', now + math.floor(ARGV[5] / 4))
     call('ZADD', KEYS[2], '-inf', table.concat(
-        { last, ballot, ARGV[4], ARGV[9], #ticket, ticket .. ARGV[3] }, ' '))
+        { last, ballot, ARGV[4], ARGV[10], #ticket, ticket .. ARGV[3] }, ' '))
 end
 
 -- The lock was granted, to the client if it waited: the next one is first now.
