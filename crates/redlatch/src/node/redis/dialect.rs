@@ -32,13 +32,7 @@ static ACQUIRE: Rule = rule!(
     "turn.lua",
     "acquire.lua"
 );
-static ACQUIRE_PLAIN: Rule = rule!(
-    "plain.lua",
-    "quick.lua",
-    "queue.lua",
-    "turn.lua",
-    "acquire.lua"
-);
+static ACQUIRE_PLAIN: Rule = rule!("plain.lua", "queue.lua", "turn.lua", "acquire.lua");
 static EXTEND: Rule = rule!("extend.lua");
 static EXTEND_GUARDED: Rule = rule!(
     where "local fence, slot, expected, longest = KEYS[2], nil, ARGV[3], ARGV[4]";

@@ -30,7 +30,7 @@
 -- with the longest; or what the others return.
 
 local ticket, since, number, born = ARGV[8] or '', ARGV[9] or '', ARGV[10] or '', ARGV[11]
-local waited_for, place, kept, parked = first()
+local waited_for, place, kept, parked, second = first()
 if parked and not born then
     parked = withdraw(parked, ticket, ARGV[3])
 end
@@ -61,7 +61,7 @@ if not value then
         call('HSET', KEYS[3], ARGV[1], ARGV[2])
     end
     if waited_for then
-        granted(ticket)
+        granted(ticket, waited_for == ticket and second)
     end
     return 'GRANTED'
 elseif value == ARGV[3] then

@@ -1,7 +1,7 @@
 -- RELEASE while somebody waits: whose turn it is now.
 --
 -- Runs after release.lua, which see for KEYS and ARGV, and queue.lua. Has from
--- there: time, seen, value.
+-- there: value, and time and seen, the ballot of the slot, if it has asked for them.
 
 local function clock()
     time = time or call('TIME')
@@ -14,6 +14,7 @@ local function admits(ballot)
         -- Who gives back a plain lock knows nothing of ballots.
         return false
     end
+    seen = seen or tonumber(call('HGET', KEYS[3], ARGV[3]) or 0)
     local expected = ARGV[6] or ''
     if expected ~= '' then
         local noted = call('HMGET', KEYS[3], 'guard', 'floor', 'armed')

@@ -5,5 +5,5 @@
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local ballot, slot_ballot, seen, max_ttl = 1, 0, 0, nil
+local ballot, slot_ballot, seen = 1, 0, 0
 

@@ -27,15 +27,15 @@ if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) t
     return value
 end
 local is_waited_for = call('PTTL', KEYS[2]) ~= -2
--- As it mostly goes: nobody waits. The one ballot that was sent is that by which
--- this lease was granted here, so the slot has it.
+-- As it mostly goes: nobody waits. Where only one ballot was sent, it is that by
+-- which this lease was granted here: the slot has it.
 if value == ARGV[1] and not is_waited_for and not ARGV[7] then
     call('DEL', KEYS[1])
     return 'RELEASED'
 end
 
 local time, seen
-if KEYS[3] then
+if KEYS[3] and (value ~= ARGV[1] or ARGV[7]) then
     -- What of this lease is still on its way must find its ballot too low. One
     -- far ahead of the clock is let be: it would stop the whole slot.
     local ballot = tonumber(ARGV[4])

@@ -1,6 +1,6 @@
 -- Whether a lock that is free may be taken, and a place for who may not.
 --
--- Runs after quick.lua and queue.lua. Needs: now, time, queue_left.
+-- Runs after queue.lua. Needs: now, time.
 --   ticket  that of the client that asks; '' when it won't wait
 --   since   since when it has waited, or '' when this server's clock says it better
 
@@ -48,7 +48,7 @@ local function join(ticket, since, head, head_place)
     -- clock was stepped back: all who come would go before it.
     call('ZADD', KEYS[2], 'LT', string.format('%.0f', place), ticket)
     -- Those who wait ask again every few seconds.
-    if queue_left < 30000 or not head then
+    if not head or call('PTTL', KEYS[2]) < 30000 then
         call('PEXPIRE', KEYS[2], '60000')
     end
     if head and head ~= ticket and place > head_place then
@@ -67,9 +67,10 @@ local function park(parked, ticket, ballot)
         { last, ballot, ARGV[4], ARGV[10], #ticket, ticket .. ARGV[3] }, ' '))
 end
 
--- The lock was granted, to the client if it waited: the next one is first now.
-local function granted(ticket)
+-- The lock was granted, to the client if it waited: the next one, who may be
+-- known, is first now.
+local function granted(ticket, known)
     call('ZREM', KEYS[2], ticket, '')
-    call_first('F')
+    call_first('F', known)
 end
 
