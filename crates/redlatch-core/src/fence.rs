@@ -53,7 +53,8 @@ impl Ballot {
 /// any other.
 ///
 /// A node that has the token has granted one of them. Where there was only one,
-/// the node's slot has it already, and a release has nothing to raise there.
+/// the node's slot has it already, unless somebody has deleted the slots, and a
+/// release has nothing to raise there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ballots {
     highest: Ballot,

@@ -80,8 +80,9 @@ pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
             0,
         )
     } else if is("RELEASE") {
-        let leaves = (!text(6).is_empty()).then(|| text(6).into());
+        let leaves = (!text(7).is_empty()).then(|| text(7).into());
         let highest = (keys.len() > 2).then(|| Ballot::new(number(3)));
+        // Whether there were others makes no difference to the rules.
         let ballots = highest.map(Ballots::up_to);
         let token = token(0);
         ask(
@@ -91,7 +92,7 @@ pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
                 ballots,
                 leaves,
             },
-            text(5),
+            text(6),
             number(1),
         )
     } else if is("FORCE") {

@@ -68,13 +68,14 @@ async fn new_nodes_that_are_known_to_be_fresh_grant_at_once() {
 #[tokio::test]
 async fn whatever_made_a_node_forget_it_is_kept_out() {
     let (fleet, latch) = armed(3).await;
-    let faults: [fn(&RedisServer); 5] = [
+    let faults: [fn(&RedisServer); 6] = [
         RedisServer::restart_empty,
         RedisServer::restart,
         |server| server.restart_truncated(1),
         |server| drop(server.command(&["FLUSHALL"])),
         // The locks are still there, but not which ballots were granted.
         |server| drop(server.command(&["DEL", "redlatch:__fence"])),
+        |server| drop(server.command(&["HDEL", "redlatch:__fence", "floor"])),
     ];
     for fault in faults {
         let guard = latch.mutex("job").lock().await.unwrap();

@@ -187,22 +187,19 @@ impl Dialect {
                 let keys = ballots.map_or(Keys::Queue, |_| Keys::All);
                 self.call(call, &RELEASE, form, key, keys);
                 call.text(token.as_str()).number(self.turn);
-                let is_more = leaves.is_some() || ballots.is_some_and(|ballots| !ballots.is_one());
-                match ballots {
-                    Some(ballots) => {
-                        let max_ttl = self.policy.as_ref().map(|policy| policy.max_ttl);
-                        call.number(fence::slot(key).into());
-                        call.number(ballots.highest().number());
-                        call.number(rules::tolerance(max_ttl));
-                    }
-                    None if is_more => _ = call.text("").text("").text(""),
-                    None => {}
-                }
-                if is_more || (ballots.is_some() && self.policy.is_some()) {
+                if let Some(ballots) = ballots {
+                    let max_ttl = self.policy.as_ref().map(|policy| policy.max_ttl);
+                    call.number(fence::slot(key).into());
+                    call.number(ballots.highest().number());
+                    call.number(rules::tolerance(max_ttl));
+                    call.text(if ballots.is_one() { "one" } else { "" });
                     call.text(&self.expected);
                 }
-                if is_more {
-                    call.text(leaves.as_deref().unwrap_or_default());
+                if let Some(ticket) = leaves {
+                    if ballots.is_none() {
+                        (0..5).for_each(|_| _ = call.text(""));
+                    }
+                    call.text(ticket);
                 }
             }
             Request::Force { key, ballot } => {

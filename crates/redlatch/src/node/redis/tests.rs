@@ -44,8 +44,13 @@ enum Step {
     Arm,
     /// The clock was stepped back during a quarantine.
     FarAhead,
+    /// It was stepped back by so many seconds before the last quarantine, which
+    /// is over.
+    FloorAhead(u64),
     /// The client now names another deployment, or the first one again.
     Deployment(u8),
+    /// One asks now that has the guard off, until the deployment changes.
+    Unguarded,
     FlushScripts,
     FlushAll,
     Restart,
@@ -139,7 +144,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => key().prop_map(Step::PassParking),
         8 => Just(Step::Arm),
         1 => Just(Step::FarAhead),
+        2 => prop_oneof![Just(3), Just(60)].prop_map(Step::FloorAhead),
         2 => (0..4u8).prop_map(Step::Deployment),
+        1 => Just(Step::Unguarded),
         2 => Just(Step::FlushScripts),
         1 => Just(Step::FlushAll),
         // These take a while, so they are rare.
@@ -187,6 +194,7 @@ struct Pair<'a> {
     hinted: bool,
     run: Arc<str>,
     rules: NodeState,
+    guarded: bool,
     policy: Option<Policy>,
     /// The ballots that were sent under each token; 0 for a plain lock.
     sent: BTreeMap<(Key, String), BTreeSet<Ballot>>,
@@ -210,6 +218,7 @@ impl<'a> Pair<'a> {
             hinted,
             run,
             rules: NodeState::default(),
+            guarded,
             policy: guarded.then(|| policy(0)),
             sent: BTreeMap::new(),
             begin: clock(server),
@@ -259,9 +268,14 @@ impl<'a> Pair<'a> {
             }
             Step::Arm => self.set_armed(self.begin - 1000),
             Step::FarAhead => self.set_armed(self.begin + 100 * MAX_TTL * 1000),
-            Step::Deployment(number) => {
-                self.policy = self.policy.as_ref().map(|_| policy(number / 3));
+            Step::FloorAhead(seconds) => {
+                self.set_armed(self.begin - 1000);
+                self.set_floor(self.begin + seconds * 1000);
             }
+            Step::Deployment(number) => {
+                self.policy = self.guarded.then(|| policy(number / 3));
+            }
+            Step::Unguarded => self.policy = None,
             Step::FlushScripts => {
                 server.command(&["SCRIPT", "FLUSH"]);
             }
@@ -297,16 +311,22 @@ impl<'a> Pair<'a> {
         let Some(guard) = self.rules.guard().cloned() else {
             return;
         };
-        let floor = Ballot::at(armed, 0);
-        let (armed_text, floor_text) = (armed.to_string(), floor.number().to_string());
-        let key = "redlatch:__fence";
-        let set = ["HSET", key, "armed", &armed_text, "floor", &floor_text];
-        self.server.command(&set);
-        self.rules.set_guard(Some(Guard {
-            armed,
-            floor,
-            ..guard
-        }));
+        let text = armed.to_string();
+        self.server
+            .command(&["HSET", "redlatch:__fence", "armed", &text]);
+        self.rules.set_guard(Some(Guard { armed, ..guard }));
+        self.set_floor(armed);
+    }
+
+    fn set_floor(&mut self, millis: u64) {
+        let Some(guard) = self.rules.guard().cloned() else {
+            return;
+        };
+        let floor = Ballot::at(millis, 0);
+        let text = floor.number().to_string();
+        self.server
+            .command(&["HSET", "redlatch:__fence", "floor", &text]);
+        self.rules.set_guard(Some(Guard { floor, ..guard }));
     }
 
     async fn ask(&mut self, request: &Request) -> Result<(), TestCaseError> {

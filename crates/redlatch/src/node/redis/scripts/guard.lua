@@ -31,36 +31,38 @@ if expected and expected ~= '' then
     max_ttl = tonumber(longest)
     -- Mostly all is as expected, and the last quarantine is over: the floor is
     -- not below the ballot of when it ends.
-    if noted[1] ~= expected or floor > now * 1024 then
-        local run, deployment = string.match(expected, '^(%x*) %d+ (.*)$')
+    if noted[1] ~= expected or not noted[2] or floor > now * 1024 then
+        local run, deployment = string.match(expected, '^(%S*) %d+ (.*)$')
         local its_run, its_max_ttl, its_deployment =
-            string.match(noted[1] or '', '^(%x*) (%d+) (.*)$')
+            string.match(noted[1] or '', '^(%S*) (%d+) (.*)$')
         local times = call('HMGET', fence, 'armed', 'quarantine')
-        if its_run ~= run then
+        local armed, quarantine = tonumber(times[1] or 0), tonumber(times[2] or 0)
+        local this_run = its_run
+        if its_run ~= run or not noted[2] then
             -- Only now ask which run this is: INFO is slow.
             local info = call('INFO', 'server') .. call('INFO', 'replication')
-            run = string.match(info, 'run_id:(%x+)') .. string.match(info, 'master_replid:(%x+)')
+            this_run = string.match(info, 'run_id:(%x+)') ..
+                string.match(info, 'master_replid:(%x+)')
         end
-        if its_run ~= run then
+        if its_run ~= this_run or not noted[2] then
             -- Restarted, emptied, rolled back or promoted: it may have forgotten
             -- leases that are still valid. What it still knows of itself counts.
             its_deployment = its_deployment or deployment
             its_max_ttl = its_max_ttl or longest
-            times[2] = its_max_ttl + math.ceil(its_max_ttl / 10) + 1000
-            times[1] = now + times[2]
-            floor = math.max(times[1] * 1024, floor)
-            call('HSET', fence, 'guard', run .. ' ' .. its_max_ttl .. ' ' .. its_deployment,
+            quarantine = its_max_ttl + math.ceil(its_max_ttl / 10) + 1000
+            armed = now + quarantine
+            floor = math.max(armed * 1024, floor)
+            call('HSET', fence, 'guard', this_run .. ' ' .. its_max_ttl .. ' ' .. its_deployment,
                 'floor', string.format('%.0f', floor),
-                'armed', string.format('%.0f', times[1]), 'quarantine', times[2])
+                'armed', string.format('%.0f', armed), 'quarantine', quarantine)
         end
         if its_deployment ~= deployment then
             return { 'MISMATCH', its_deployment }
         end
         max_ttl = tonumber(its_max_ttl)
-        local armed = tonumber(times[1])
-        if armed - now > tonumber(times[2]) then
+        if armed - now > quarantine then
             -- This server's clock was stepped back: it must not wait for ever.
-            armed = now + times[2]
+            armed = now + quarantine
             call('HSET', fence, 'armed', string.format('%.0f', armed))
         end
         if now < armed then

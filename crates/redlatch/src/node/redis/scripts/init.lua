@@ -11,7 +11,7 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local noted = redis.call('HMGET', KEYS[1], 'guard', 'floor', 'armed')
-local its_run, max_ttl, deployment = string.match(noted[1] or '', '^(%x*) (%d+) (.*)$')
+local its_run, max_ttl, deployment = string.match(noted[1] or '', '^(%S*) (%d+) (.*)$')
 local floor, armed = tonumber(noted[2] or 0), tonumber(noted[3] or 0)
 local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
 local run = string.match(info, 'run_id:(%x+)') .. string.match(info, 'master_replid:(%x+)')

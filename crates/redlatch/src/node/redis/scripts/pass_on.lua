@@ -15,12 +15,12 @@ local function admits(ballot)
         return false
     end
     seen = seen or tonumber(call('HGET', KEYS[3], ARGV[3]) or 0)
-    local expected = ARGV[6] or ''
+    local expected = ARGV[7] or ''
     if expected ~= '' then
         local noted = call('HMGET', KEYS[3], 'guard', 'floor', 'armed')
         if noted[1] ~= expected then
-            local run, deployment = string.match(expected, '^(%x*) %d+ (.*)$')
-            local its_run, its_deployment = string.match(noted[1] or '', '^(%x*) %d+ (.*)$')
+            local run, deployment = string.match(expected, '^(%S*) %d+ (.*)$')
+            local its_run, its_deployment = string.match(noted[1] or '', '^(%S*) %d+ (.*)$')
             if its_run ~= run then
                 local info = call('INFO', 'server') .. call('INFO', 'replication')
                 run = string.match(info, 'run_id:(%x+)') ..
@@ -30,7 +30,7 @@ local function admits(ballot)
                 return false
             end
         end
-        if tonumber(noted[3]) > clock() then
+        if not noted[2] or tonumber(noted[3]) > clock() then
             return false
         end
         seen = math.max(seen, tonumber(noted[2]))
@@ -66,7 +66,7 @@ local function hand_on(first_ticket, place, parked, second)
     return heard and heard > 0
 end
 
-local leaves = ARGV[7] or ''
+local leaves = ARGV[8] or ''
 local waited_for, place, _, parked, second = first()
 if parked then
     parked = withdraw(parked, leaves, ARGV[1])

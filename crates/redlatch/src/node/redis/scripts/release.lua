@@ -10,9 +10,9 @@
 -- ARGV[3]  the lock's slot
 -- ARGV[4]  the highest ballot that was ever sent for this token
 -- ARGV[5]  how many milliseconds a ballot may be ahead of the clock
--- ARGV[6]  the guard as expected (see guard.lua), or ''
--- ARGV[7]  a ticket that is given up, or ''; not given when there is none, and no
---          other ballot was sent for this token before
+-- ARGV[6]  'one' when no other ballot was ever sent for this token; else ''
+-- ARGV[7]  the guard as expected (see guard.lua), or ''
+-- ARGV[8]  a ticket that is given up, or ''
 --
 -- Those that are empty are not given where nothing follows.
 --
@@ -26,16 +26,10 @@ local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
     return value
 end
-local is_waited_for = call('PTTL', KEYS[2]) ~= -2
--- As it mostly goes: nobody waits. Where only one ballot was sent, it is that by
--- which this lease was granted here: the slot has it.
-if value == ARGV[1] and not is_waited_for and not ARGV[7] then
-    call('DEL', KEYS[1])
-    return 'RELEASED'
-end
-
 local time, seen
-if KEYS[3] and (value ~= ARGV[1] or ARGV[7]) then
+-- Where only one ballot was sent, it is that by which this lease was granted
+-- here: the slot has it.
+if KEYS[3] and not (ARGV[6] == 'one' and value == ARGV[1]) then
     -- What of this lease is still on its way must find its ballot too low. One
     -- far ahead of the clock is let be: it would stop the whole slot.
     local ballot = tonumber(ARGV[4])
@@ -48,7 +42,8 @@ if KEYS[3] and (value ~= ARGV[1] or ARGV[7]) then
         end
     end
 end
-if not is_waited_for then
+-- As it mostly goes: nobody waits.
+if call('PTTL', KEYS[2]) == -2 then
     if value == ARGV[1] then
         call('DEL', KEYS[1])
         return 'RELEASED'
