@@ -167,9 +167,10 @@ async fn a_stranger_holds_the_lock_with_any_type_and_any_value() {
         }
 
         let job = job.clone();
-        let tried = fleet[0].calls("set");
+        let is_waited_for = || !fleet[0].queue("job").is_empty();
+        eventually("nobody waits any more", || !is_waited_for()).await;
         let waiting = tokio::spawn(async move { job.lock().await });
-        eventually("somebody waits", || fleet[0].calls("set") > tried).await;
+        eventually("somebody waits", is_waited_for).await;
         assert!(!waiting.is_finished());
         for server in fleet.iter() {
             assert_eq!(server.command(&["DEL", KEY]).as_int(), 1);
