@@ -49,6 +49,7 @@ impl Redlock {
             token,
             ballots: None,
             leaves: None,
+            unparks: None,
         })
         .await;
     }

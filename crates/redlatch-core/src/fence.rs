@@ -20,17 +20,17 @@ impl Ballot {
     const TIE_BITS: u32 = 10;
 
     /// The highest ballot that a script's numbers can hold exactly.
-    const MAX: u64 = (1 << 53) - 1;
+    pub const MAX: Self = Self((1 << 53) - 1);
 
     /// The ballot for this millisecond; of `tie` the last ten bits count.
     pub fn at(millis: u64, tie: u64) -> Self {
         let scaled = millis.saturating_mul(1 << Self::TIE_BITS);
-        Self((scaled | (tie & ((1 << Self::TIE_BITS) - 1))).min(Self::MAX))
+        Self((scaled | (tie & ((1 << Self::TIE_BITS) - 1))).min(Self::MAX.0))
     }
 
     /// A ballot from its number.
     pub fn new(number: u64) -> Self {
-        Self(number.min(Self::MAX))
+        Self(number.min(Self::MAX.0))
     }
 
     /// The lowest ballot above this one.

@@ -4,12 +4,13 @@
 //! while, a request that comes out of turn. So it may be lost, wrong, or
 //! different on each node, and the lock is as safe as without it.
 //!
-//! The first in a queue may leave its request with the node: it is *parked*
-//! there, and is judged again when the lock is given back, as if it had been on
-//! its way for so long. Its client counts the lease from when it was sent, as it
-//! does with every request, so it does not matter where it spent the time.
+//! Who waits may leave its request with the node: it is *parked* there, and when
+//! its client is the first and the lock is given back, it is judged again, as if
+//! it had been on its way for so long. Its client counts the lease from when it
+//! was sent, as it does with every request, so it does not matter where it spent
+//! the time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,8 +54,9 @@ fn client(ticket: &str) -> &str {
 /// What a node tells a client that waits, the weightiest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum News {
-    /// The client is the first in the queue now.
-    First,
+    /// The client is the first in the queue now. What it has parked will do if its
+    /// ballot is above this one.
+    First(Ballot),
     /// Something has happened to the lock, whoever did it: it is time to look.
     Changed,
     /// What the node said may have been missed: the connection was lost, or is new.
@@ -88,8 +90,8 @@ pub struct Queue {
     places: BTreeSet<(u64, Arc<str>)>,
     /// Until which millisecond the free lock is kept for the first.
     kept: Option<u64>,
-    /// What one who was the first asked for.
-    parked: Option<Parked>,
+    /// What they have asked for, by ticket.
+    parked: BTreeMap<Arc<str>, Parked>,
     /// The last millisecond at which it is still there.
     last: u64,
 }
@@ -137,14 +139,14 @@ impl Queue {
         self.kept = self.kept.map(|_| 1);
     }
 
-    /// The request that is parked, also when its time is over.
-    pub fn parked(&self) -> Option<&Parked> {
-        self.parked.as_ref()
+    /// The requests that are parked, also those whose time is over.
+    pub fn parked(&self) -> impl Iterator<Item = &Parked> {
+        self.parked.values()
     }
 
-    /// Ends the time of a parked request, as the clock would.
+    /// Ends the time of the parked requests, as the clock would.
     pub fn let_parking_pass(&mut self) {
-        if let Some(parked) = &mut self.parked {
+        for parked in self.parked.values_mut() {
             parked.last = 1;
         }
     }
@@ -180,19 +182,19 @@ impl Queue {
                 return true;
             }
             passed = false;
-            self.places.pop_first();
+            self.strike_first();
         }
         false
     }
 
-    /// The lock was granted, to the owner of this ticket if there is one: the
-    /// next one is the first now.
-    pub(crate) fn granted(&mut self, ticket: Option<&Ticket>, line: &Line<'_>) {
+    /// The lock was granted by this ballot, to the owner of this ticket if there
+    /// is one: the next one is the first now.
+    pub(crate) fn granted(&mut self, ticket: Option<&str>, ballot: Ballot, line: &Line<'_>) {
         self.kept = None;
         if let Some(ticket) = ticket {
-            self.strike(&ticket.name);
+            self.strike(ticket);
         }
-        self.call_first(News::First, line);
+        self.call_first(News::First(ballot), line);
     }
 
     /// The lock was taken by somebody who knows nothing of the queue: the first
@@ -218,30 +220,40 @@ impl Queue {
         let place = line.place(ticket);
         let mut noted = self.places.iter().filter(|(_, noted)| noted == name);
         if noted.next().is_none_or(|(noted, _)| place < *noted) {
-            self.strike(name);
+            self.places.retain(|(_, noted)| noted != name);
             self.places.insert((place, name.clone()));
         }
         self.places.first().is_some_and(|(_, first)| first == name)
     }
 
-    /// Parks a request of the first in the queue.
+    /// Parks a request of one who waits.
     pub(crate) fn park(&mut self, parked: Parked) {
-        self.parked = Some(parked);
+        self.parked.insert(parked.ticket.clone(), parked);
     }
 
-    /// Nothing with this ticket or this token is to be granted any more.
-    pub(crate) fn withdraw(&mut self, ticket: Option<&str>, token: &Token) {
-        self.parked
-            .take_if(|parked| Some(&*parked.ticket) == ticket || parked.token == *token);
+    /// What is parked with this ticket is not to be granted any more.
+    pub(crate) fn withdraw(&mut self, ticket: &str) {
+        self.parked.remove(ticket);
+    }
+
+    /// The same, if it is parked under this token.
+    pub(crate) fn withdraw_if(&mut self, ticket: &str, token: &Token) {
+        if self
+            .parked
+            .get(ticket)
+            .is_some_and(|parked| parked.token == *token)
+        {
+            self.parked.remove(ticket);
+        }
     }
 
     /// The request that the first has parked, while its time is not over.
     pub(crate) fn at_hand(&self, line: &Line<'_>) -> Option<&Parked> {
         let (_, first) = self.places.first()?;
-        let parked = self.parked.as_ref()?;
+        let parked = self.parked.get(first)?;
         // One too far away was parked before the clock was stepped back.
         let in_time = line.now <= parked.last && parked.last <= line.parking_ends();
-        (parked.ticket == *first && in_time).then_some(parked)
+        in_time.then_some(parked)
     }
 
     /// Who has this ticket waits no longer: what it was called for goes to the next.
@@ -254,7 +266,7 @@ impl Queue {
         match (was_first, is_free) {
             (false, _) => {}
             (true, true) => self.freed(line),
-            (true, false) => self.call_first(News::First, line),
+            (true, false) => self.call_first(News::First(Ballot::MAX), line),
         }
     }
 
@@ -263,12 +275,19 @@ impl Queue {
         while let Some((_, first)) = self.places.first()
             && !line.call(first, news)
         {
-            self.places.pop_first();
+            self.strike_first();
+        }
+    }
+
+    fn strike_first(&mut self) {
+        if let Some((_, first)) = self.places.pop_first() {
+            self.parked.remove(&first);
         }
     }
 
     fn strike(&mut self, name: &str) {
         self.places.retain(|(_, noted)| **noted != *name);
+        self.parked.remove(name);
     }
 }
 

@@ -94,6 +94,8 @@ pub enum Request {
         ballots: Option<Ballots>,
         /// The name of a ticket for this lock that is given up.
         leaves: Option<Arc<str>>,
+        /// The name of one with which this very request may be parked.
+        unparks: Option<Arc<str>>,
     },
     /// Take the lock away from whoever holds it, when the ballot is one that
     /// could acquire it.

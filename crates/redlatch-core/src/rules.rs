@@ -122,8 +122,11 @@ impl NodeState {
                 token,
                 ballots,
                 leaves,
+                unparks,
             } => {
-                self.with_queue(key, |queue| queue.withdraw(leaves.as_deref(), token));
+                if let Some(ticket) = unparks {
+                    self.with_queue(key, |queue| queue.withdraw_if(ticket, token));
+                }
                 if let Some(ticket) = leaves {
                     self.leave(key, ticket, scene);
                 }
@@ -150,7 +153,7 @@ impl NodeState {
             Ok(seen) => seen,
             Err(refusal) => return refusal,
         };
-        self.withdraw(key, token, ticket);
+        self.withdraw(key, ticket);
         match self.keys.get(key).map(|stored| stored.is(token)) {
             // A resend, or the same lease proposed again with a higher ballot.
             // The lease is not lengthened: its holder counts from the first request.
@@ -162,7 +165,7 @@ impl NodeState {
             Some(false) => {
                 let reply = self.refuse(key, ticket, scene);
                 if ballot > seen {
-                    self.park(&reply, key, token, ttl, Some(ballot), ticket, scene);
+                    self.park(key, token, ttl, Some(ballot), ticket, scene);
                 }
                 reply
             }
@@ -172,9 +175,13 @@ impl NodeState {
             }
             None if !self.yields(key, ticket, scene) => {
                 self.raise(key, ballot);
-                self.grant(key, token, ttl, ticket, scene)
+                self.grant(key, token, ttl, ballot, ticket, scene)
             }
-            None => self.refuse(key, ticket, scene),
+            None => {
+                let reply = self.refuse(key, ticket, scene);
+                self.park(key, token, ttl, Some(ballot), ticket, scene);
+                reply
+            }
         }
     }
 
@@ -206,7 +213,7 @@ impl NodeState {
             }
             None => {
                 self.raise(key, ballot);
-                self.grant(key, token, ttl, None, scene)
+                self.grant(key, token, ttl, ballot, None, scene)
             }
         }
     }
@@ -220,23 +227,27 @@ impl NodeState {
         ticket: Option<&Ticket>,
         scene: &Scene<'_>,
     ) -> Reply {
-        if ticket.is_some() {
-            self.withdraw(key, token, ticket);
-        }
+        self.withdraw(key, ticket);
         match self.keys.get(key).map(|stored| stored.is(token)) {
             Some(true) => Reply::Granted,
             Some(false) if ticket.is_none() => Reply::Held(None),
             Some(false) => {
                 let reply = self.refuse_plain(key, ticket, scene);
-                self.park(&reply, key, token, ttl, None, ticket, scene);
+                self.park(key, token, ttl, None, ticket, scene);
                 reply
             }
             None if ticket.is_none() => {
                 self.store(key, token, ttl, scene.now);
                 Reply::Granted
             }
-            None if !self.yields(key, ticket, scene) => self.grant(key, token, ttl, ticket, scene),
-            None => self.refuse_plain(key, ticket, scene),
+            None if !self.yields(key, ticket, scene) => {
+                self.grant(key, token, ttl, Ballot::default(), ticket, scene)
+            }
+            None => {
+                let reply = self.refuse_plain(key, ticket, scene);
+                self.park(key, token, ttl, None, ticket, scene);
+                reply
+            }
         }
     }
 
@@ -278,11 +289,13 @@ impl NodeState {
         key: &Key,
         token: &Token,
         ttl: Ttl,
+        ballot: Ballot,
         ticket: Option<&Ticket>,
         scene: &Scene<'_>,
     ) -> Reply {
         self.store(key, token, ttl, scene.now);
-        self.with_queue(key, |queue| queue.granted(ticket, &scene.line(key)));
+        let ticket = ticket.map(|ticket| &*ticket.name);
+        self.with_queue(key, |queue| queue.granted(ticket, ballot, &scene.line(key)));
         Reply::Granted
     }
 
@@ -469,7 +482,7 @@ impl NodeState {
         self.with_queue(key, Queue::let_turn_pass);
     }
 
-    /// Ends the time of a parked request, as the clock would.
+    /// Ends the time of parked requests, as the clock would.
     pub fn let_parking_pass(&mut self, key: &Key) {
         self.with_queue(key, Queue::let_parking_pass);
     }

@@ -90,6 +90,7 @@ impl LockModel {
                 token: token(),
                 ballots: Some(Ballots::up_to(ballot)),
                 leaves: None,
+                unparks: None,
             },
             Ask::Force(ballot) => Request::Force { key, ballot },
         }

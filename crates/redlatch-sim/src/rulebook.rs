@@ -80,7 +80,8 @@ pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
             0,
         )
     } else if is("RELEASE") {
-        let leaves = (!text(7).is_empty()).then(|| text(7).into());
+        let ticket = |at: usize| (!text(at).is_empty()).then(|| text(at).into());
+        let (leaves, unparks) = (ticket(7), ticket(8));
         let highest = (keys.len() > 2).then(|| Ballot::new(number(3)));
         // Whether there were others makes no difference to the rules.
         let ballots = highest.map(Ballots::up_to);
@@ -91,6 +92,7 @@ pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
                 token,
                 ballots,
                 leaves,
+                unparks,
             },
             text(6),
             number(1),
@@ -167,8 +169,8 @@ impl Switchboard for Board<'_> {
     fn call(&self, client: &str, key: &Key, news: News) -> bool {
         let word = match news {
             News::Granted(number) => format!("G{number} "),
-            News::YourTurn => "T".to_owned(),
-            _ => "F".to_owned(),
+            News::First(above) => format!("F{} ", above.number()),
+            _ => "T".to_owned(),
         };
         self.calls
             .borrow_mut()

@@ -156,28 +156,42 @@ impl Store {
                 }
                 Value::Int((count as i64 - 2) / 2)
             }
-            (b"ZADD", 4 | 5) => {
-                let only_lower = words[2] == b"LT";
-                let score = score_of(&words[words.len() - 2]);
-                let member = &words[words.len() - 1];
+            (b"ZADD", _) => {
+                let only_new = words[2] == b"NX";
+                let pairs = &words[2 + words.len() % 2..];
                 let sorted = self.sorted(&words[1]);
-                let noted = sorted.get(member).filter(|_| only_lower);
-                if noted.is_none_or(|noted| score < *noted) {
-                    sorted.insert(member.clone(), score);
+                let mut added = 0;
+                for pair in pairs.chunks(2) {
+                    let (score, member) = (number(&pair[0]), &pair[1]);
+                    let is_new = !sorted.contains_key(member);
+                    if is_new || !only_new {
+                        sorted.insert(member.clone(), score);
+                    }
+                    added += i64::from(is_new);
                 }
-                Value::Int(1)
+                Value::Int(added)
             }
-            (b"ZRANGE", 5) if words[4] == b"WITHSCORES" => {
-                let (first, last) = (number(&words[2]) as usize, number(&words[3]) as usize);
+            (b"ZSCORE", 3) => {
+                let rows = self.rows(&words[1]);
+                let row = rows.into_iter().find(|(_, member)| *member == words[2]);
+                row.map_or(Value::Nil, |(score, _)| Value::text(score.to_string()))
+            }
+            (b"ZRANGE", 4 | 5) => {
+                let (first, last) = (number(&words[2]), number(&words[3]));
+                let option = words.get(4).map_or(&b""[..], |option| option);
                 let mut rows = self.rows(&words[1]);
                 rows.sort();
-                let rows = rows.into_iter().skip(first).take(last + 1 - first);
-                let flat = rows.flat_map(|(score, member)| {
-                    let score = match score {
-                        LOWEST => "-inf".to_owned(),
-                        score => score.to_string(),
-                    };
-                    [Value::Text(member), Value::text(score)]
+                let rows = match option {
+                    b"BYSCORE" => {
+                        rows.retain(|(score, _)| (first..=last).contains(score));
+                        rows
+                    }
+                    _ if last < 0 => rows,
+                    _ => rows.drain(..rows.len().min(last as usize + 1)).collect(),
+                };
+                let flat = rows.into_iter().flat_map(|(score, member)| {
+                    let score = (option == b"WITHSCORES").then(|| Value::text(score.to_string()));
+                    [Some(Value::Text(member)), score].into_iter().flatten()
                 });
                 Value::Array(flat.collect())
             }
@@ -261,16 +275,6 @@ impl Store {
                 .collect(),
             _ => Vec::new(),
         }
-    }
-}
-
-/// The score below all others.
-const LOWEST: i64 = i64::MIN;
-
-fn score_of(text: &[u8]) -> i64 {
-    match text {
-        b"-inf" => LOWEST,
-        text => number(text),
     }
 }
 

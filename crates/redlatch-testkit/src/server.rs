@@ -236,21 +236,27 @@ impl RedisServer {
     /// channels on which they are called, the first one first.
     #[track_caller]
     pub fn queue(&self, name: &str) -> Vec<String> {
-        let key = format!("redlatch:__queue:redlatch:{name}");
-        let clients = self.command(&["ZRANGE", &key, "0", "+inf", "BYSCORE"]);
-        let clients = clients.as_array().iter();
-        clients.map(|client| client.as_text().to_owned()).collect()
+        let mut tickets = self.queue_members(name);
+        tickets.retain(|member| !member.contains(' '));
+        tickets
     }
 
-    /// Whether a request for this lock is parked, and could still be granted.
+    /// The tickets of those who wait, each followed by what is parked with it.
+    #[track_caller]
+    fn queue_members(&self, name: &str) -> Vec<String> {
+        let key = format!("redlatch:__queue:redlatch:{name}");
+        let members = self.command(&["ZRANGE", &key, "0", "+inf", "BYSCORE"]);
+        let members = members.as_array().iter();
+        members.map(|member| member.as_text().to_owned()).collect()
+    }
+
+    /// Whether the first has a request for this lock parked, which could still be
+    /// granted.
     #[track_caller]
     pub fn is_parked(&self, name: &str) -> bool {
-        let key = format!("redlatch:__queue:redlatch:{name}");
-        let parked = self.command(&["ZRANGE", &key, "-inf", "-inf", "BYSCORE"]);
-        let last = parked.as_array().first().and_then(|parked| {
-            let last = parked.as_text().split(' ').next()?;
-            last.parse::<u64>().ok()
-        });
+        let members = self.queue_members(name);
+        let parked = members.get(1).filter(|member| member.contains(' '));
+        let last = parked.and_then(|parked| parked.split(' ').nth(1)?.parse::<u64>().ok());
         last.is_some_and(|last| self.clock() <= last)
     }
 

@@ -55,6 +55,9 @@ pub(crate) struct Bid<'a> {
     pub(crate) terms: Terms,
     /// A place in the queues of the nodes, for one who waits.
     pub(crate) ticket: Option<Ticket>,
+    /// The ballot that was proposed for that place a moment ago, and when, if
+    /// one was.
+    pub(crate) proposed: Option<(Ballot, Instant)>,
     /// Later attempts of a client have a higher one.
     pub(crate) order: u64,
 }
@@ -67,14 +70,23 @@ impl Bid<'_> {
         let driver = self.driver;
         let ttl = Lease::first_length(self.terms);
         let mut limit = driver.limit(ttl);
-        let end = Instant::now() + limit;
+        let asked = Instant::now();
+        let end = asked + limit;
         // All that follows counts from here: a node that granted the first
         // proposal does not lengthen the lease when it grants the next.
         let sent = driver.now();
-        let mut ballots = self.propose(sent).map(Ballots::one);
+        let proposed = self.proposed.filter(|_| self.proposals.is_some());
+        let (ballot, proposed) = match proposed {
+            Some((ballot, proposed)) => (Some(ballot), proposed),
+            None => (self.propose(sent), asked),
+        };
+        let mut ballots = ballot.map(Ballots::one);
+        let ticket = self.ticket.as_ref().filter(|ticket| ticket.parks.is_some());
+        let ticket = ticket.map(|ticket| ticket.name.clone());
         // Declared before the votes, so dropped after them: first what was not
         // yet sent is withdrawn, then the release goes out behind what was.
-        let mut unkept = Unkept::new(self.reaper, Orphan::new(self.key, &token, ttl, ballots));
+        let orphan = Orphan::new(self.key, &token, ttl, ballots).parked_with(ticket);
+        let mut unkept = Unkept::new(self.reaper, orphan);
         let mut yields = 0;
         loop {
             unkept.note(ballots);
@@ -140,11 +152,18 @@ impl Bid<'_> {
                         || are_several(votes.refusals());
                     let all = votes.round().is_refused_by_all();
                     let refusals = votes.into_refusals();
-                    let is_first = refusals.iter().any(|refusal| refusal.first == Some(true));
-                    let number = self.ticket.as_ref().and_then(|ticket| ticket.parks);
-                    let parked = number.filter(|_| all && is_first).map(|number| Parked {
+                    let highest = ballots.map(Ballots::highest);
+                    let is_parked = |refusal: &Refusal| refusal.is_parked(highest);
+                    let is_parked = all && refusals.iter().all(is_parked);
+                    let ticket = self.ticket.as_ref().filter(|_| is_parked);
+                    let number = |ticket: &Ticket| Some((ticket.name.clone(), ticket.parks?));
+                    let parked = ticket.and_then(number).map(|(ticket, number)| Parked {
+                        ticket,
                         number,
                         order: self.order,
+                        asked,
+                        proposed,
+                        above: Ballot::default(),
                         terms: self.terms,
                         token,
                         ttl,
@@ -240,6 +259,13 @@ pub(crate) struct Parked {
     pub(crate) number: u64,
     /// Those that were asked for later have a higher one.
     pub(crate) order: u64,
+    /// The name of the ticket that it was sent with.
+    pub(crate) ticket: Arc<str>,
+    asked: Instant,
+    /// When its ballot was proposed for the first time.
+    proposed: Instant,
+    /// What has been granted since, as far as the node has said so.
+    above: Ballot,
     terms: Terms,
     token: Token,
     ttl: Ttl,
@@ -258,9 +284,53 @@ impl Parked {
         })
     }
 
+    /// What it is good for, for one who becomes the first.
+    pub(crate) fn standing(&self, turn: Duration) -> Standing {
+        Standing {
+            until: self.asked + turn / 8,
+            ballot: self.ballots.map(Ballots::highest),
+        }
+    }
+
+    /// What to propose for the same place again, and since when it is proposed:
+    /// the same, or just what it takes. A new ballot would be above those that
+    /// others behind us have parked since, and they would be too low. An old one
+    /// would be far behind the clock, on which fences rest where a node has
+    /// forgotten its ballots.
+    pub(crate) fn proposed(&self, turn: Duration) -> Option<(Ballot, Instant)> {
+        let is_recent = self.proposed.elapsed() < turn / 4;
+        let ballots = self.ballots.filter(|_| is_recent)?;
+        let ballot = ballots.highest().max(self.above.next());
+        Some((ballot, self.proposed))
+    }
+
+    /// A lease with this ballot was granted meanwhile, or one that nobody knows.
+    pub(crate) fn outdo(&mut self, above: Ballot) {
+        if above < Ballot::MAX {
+            self.above = self.above.max(above);
+        }
+    }
+
     /// What is to be given back when nobody wants it any more.
     pub(crate) fn orphan(&self, key: &Key) -> Orphan {
-        Orphan::new(key, &self.token, self.ttl, self.ballots)
+        let ticket = Some(self.ticket.clone());
+        Orphan::new(key, &self.token, self.ttl, self.ballots).parked_with(ticket)
+    }
+}
+
+/// How far a parked request will do, when its client becomes the first. The node
+/// keeps it for twice as long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    until: Instant,
+    ballot: Option<Ballot>,
+}
+
+impl Standing {
+    /// Whether it will do after one with this ballot.
+    pub(crate) fn is_good_after(&self, above: Ballot) -> bool {
+        let is_above = self.ballot.is_none_or(|ballot| ballot > above);
+        is_above && Instant::now() < self.until
     }
 }
 

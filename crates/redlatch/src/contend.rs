@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::{Backoff, Lease, Ticket};
+use redlatch_core::{Backoff, Ballot, Lease, Ticket};
 use tokio::time::{Instant, sleep_until};
 
 use crate::attempt::{Attempt, Bid, Parked};
@@ -71,17 +71,22 @@ impl Mutex {
                 // Who has just become the head asks the nodes for a place first.
                 if let Some(watch) = &mut watch {
                     contest.refusals += 1;
+                    let parked = place.parked(|parked| parked.standing(driver.turn()));
+                    let parking = parks.then_some(parked);
                     tokio::select! {
                         biased;
                         () = place.hand() => continue,
-                        event = watch.until_worth_trying(deadline, parks) => {
-                            if let Event::Granted(number) = event
-                                && let Some(parked) = place.take_parked(|parked| parked.number == number)
-                                && let Some(cell) = self.take_up(plan, parked)
-                            {
-                                place.served();
-                                break (cell, None);
+                        event = watch.until_worth_trying(deadline, parking) => match event {
+                            Event::Granted(number) => {
+                                if let Some(parked) = place.take_parked(|parked| parked.number == number)
+                                    && let Some(cell) = self.take_up(plan, parked)
+                                {
+                                    place.served();
+                                    break (cell, None);
+                                }
                             }
+                            Event::First(above) => _ = place.parked(|parked| parked.outdo(above)),
+                            Event::WorthTrying => {}
                         }
                     }
                 }
@@ -91,7 +96,7 @@ impl Mutex {
             }
             let tried = Instant::now();
             let last = std::mem::replace(&mut order, self.client.settings.number());
-            let mut attempt = self.attempt(plan, place.as_ref(), order).await?;
+            let mut attempt = self.attempt(plan, place.as_ref(), last..order).await?;
             if let Some(place) = &place
                 && let Some(cell) = self.settle(plan, place, last..order, &mut attempt)
             {
@@ -164,10 +169,12 @@ impl Mutex {
                 Attempt::Busy { refusals, .. } if before.has_it(refusals) => {
                     cell = self.take_up(plan, before);
                 }
-                // A node that has judged a later request has dropped the one
-                // before. With one of another task it may be the other way round.
+                // A node that has judged a later request with the same ticket has
+                // dropped the one before. With one of another task it may be the
+                // other way round.
                 Attempt::Busy { refusals, .. }
-                    if before.order == orders.start && refusals.iter().all(Refusal::is_queued) => {}
+                    if place.was_last(&before, orders.start)
+                        && refusals.iter().all(Refusal::is_queued) => {}
                 Attempt::Won(..) if before.order == orders.start && self.fencing => {}
                 _ => release(before),
             }
@@ -183,7 +190,7 @@ impl Mutex {
     /// Takes up what was parked, and has been granted.
     fn take_up(&self, plan: &Plan, parked: Parked) -> Option<Arc<Cell>> {
         let wanted = self.client.ensure_open().is_ok();
-        let bid = self.bid(plan, None, 0);
+        let bid = self.bid(plan, None, None, 0);
         let cell = wanted.then(|| bid.take_up(&parked)).flatten();
         if cell.is_none() {
             self.client.reaper.release(parked.orphan(&plan.key));
@@ -204,7 +211,13 @@ impl Mutex {
         sleep_until(deadline.map_or(wake, |end| wake.min(end))).await;
     }
 
-    fn bid<'a>(&'a self, plan: &'a Plan, ticket: Option<Ticket>, order: u64) -> Bid<'a> {
+    fn bid<'a>(
+        &'a self,
+        plan: &'a Plan,
+        ticket: Option<Ticket>,
+        proposed: Option<(Ballot, Instant)>,
+        order: u64,
+    ) -> Bid<'a> {
         Bid {
             driver: &self.client.driver,
             reaper: &self.client.reaper,
@@ -213,13 +226,19 @@ impl Mutex {
             key: &plan.key,
             terms: plan.terms,
             ticket,
+            proposed,
             order,
         }
     }
 
     /// Tries once; who has a place among the waiting takes one with the nodes
     /// too, when it is refused.
-    async fn attempt(&self, plan: &Plan, place: Option<&Place<'_>>, order: u64) -> Result<Attempt> {
+    async fn attempt(
+        &self,
+        plan: &Plan,
+        place: Option<&Place<'_>>,
+        orders: Range<u64>,
+    ) -> Result<Attempt> {
         self.client.ensure_open()?;
         let Client {
             driver,
@@ -239,7 +258,10 @@ impl Mutex {
             // Who could guess it could say that the lock was granted.
             ticket.parks = self.parks(plan).then(random::number);
         }
-        Ok(self.bid(plan, ticket, order).attempt(token).await)
+        // Only what this request replaces: what has to be given back raises the slot.
+        let proposed = place.and_then(|place| place.proposed(orders.start, driver.turn()));
+        let bid = self.bid(plan, ticket, proposed, orders.end);
+        Ok(bid.attempt(token).await)
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::stream::{Stream, StreamExt};
-use redlatch_core::{Holder, Instant, Reply, Request, Round, Ttl, Verdict, Vote};
+use redlatch_core::{Ballot, Holder, Instant, Reply, Request, Round, Ttl, Verdict, Vote};
 use tokio::time::{self, timeout, timeout_at};
 
 use crate::clock::Clock;
@@ -167,6 +167,12 @@ impl Refusal {
     /// Whether we stand in the node's queue.
     pub(crate) fn is_queued(&self) -> bool {
         self.first.is_some()
+    }
+
+    /// Whether a request with this ballot is parked there, if it may be.
+    pub(crate) fn is_parked(&self, ballot: Option<Ballot>) -> bool {
+        let seen = self.holder.as_ref().map(|holder| holder.ballot);
+        self.is_queued() && ballot.is_none_or(|ballot| seen.is_none_or(|seen| ballot > seen))
     }
 }
 

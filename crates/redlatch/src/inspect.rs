@@ -95,7 +95,7 @@ pub(crate) async fn wait_until_free(
             first: None,
             kept: false,
         }]);
-        watch.until_worth_trying(deadline, false).await;
+        watch.until_worth_trying(deadline, None).await;
     }
 }
 

@@ -88,6 +88,8 @@ pub(crate) struct Orphan {
     ballots: Option<Ballots>,
     /// The name of a place in the queues of the nodes that is given up.
     leaves: Option<Arc<str>>,
+    /// The name of a ticket with which the request for it may be parked.
+    unparks: Option<Arc<str>>,
 }
 
 impl Orphan {
@@ -98,7 +100,14 @@ impl Orphan {
             ttl,
             ballots,
             leaves: None,
+            unparks: None,
         }
+    }
+
+    /// It was asked for with this ticket, and may be parked.
+    pub(crate) fn parked_with(mut self, ticket: Option<Arc<str>>) -> Self {
+        self.unparks = ticket;
+        self
     }
 
     /// And with it a place in the queues of the nodes.
@@ -117,6 +126,7 @@ impl Orphan {
                 ballots => ballots,
             },
             leaves: self.leaves.clone(),
+            unparks: self.unparks.clone(),
         }
     }
 }

@@ -1,18 +1,16 @@
-//! Those who wait: whose turn it is, and what the first has parked.
+//! Those who wait: whose turn it is, and what they have parked.
 
 use super::{NodeState, Scene};
 use crate::fence::Ballot;
 use crate::queue::{News, Parked, Queue, Ticket};
-use crate::request::{Key, Reply};
+use crate::request::Key;
 use crate::token::Token;
 use crate::validity::Ttl;
 
 impl NodeState {
-    /// Keeps the request of one who is the first of those who wait.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
+    /// Keeps the request of one who has taken its place among those who wait.
     pub(super) fn park(
         &mut self,
-        reply: &Reply,
         key: &Key,
         token: &Token,
         ttl: Ttl,
@@ -20,8 +18,7 @@ impl NodeState {
         ticket: Option<&Ticket>,
         scene: &Scene<'_>,
     ) {
-        if let Reply::Queued { first: true, .. } = reply
-            && let Some((ticket, number)) = ticket.and_then(|ticket| Some((ticket, ticket.parks?)))
+        if let Some((ticket, number)) = ticket.and_then(|ticket| Some((ticket, ticket.parks?)))
             && let Some(queue) = self.queues.get_mut(key)
         {
             queue.park(Parked {
@@ -35,10 +32,11 @@ impl NodeState {
         }
     }
 
-    /// A client that asks anew, or gives up, does not want any more what it had parked.
-    pub(super) fn withdraw(&mut self, key: &Key, token: &Token, ticket: Option<&Ticket>) {
-        let ticket = ticket.map(|ticket| &*ticket.name);
-        self.with_queue(key, |queue| queue.withdraw(ticket, token));
+    /// A client that asks anew does not want any more what it had parked.
+    pub(super) fn withdraw(&mut self, key: &Key, ticket: Option<&Ticket>) {
+        if let Some(ticket) = ticket {
+            self.with_queue(key, |queue| queue.withdraw(&ticket.name));
+        }
     }
 
     /// Grants the lock, which is given back, to the request that the first has
@@ -60,16 +58,15 @@ impl NodeState {
         }
         // All is written before anything is said: a server that can't write must
         // not have told anybody that it did.
-        self.with_queue(key, |queue| queue.withdraw(None, &parked.token));
         if let Some(ballot) = parked.ballot {
             self.raise(key, ballot);
         }
         self.store(key, &parked.token, parked.ttl, scene.now);
         // Before the one that is granted is called: a server writes first to the
         // client that it has called last.
+        let ballot = parked.ballot.unwrap_or_default();
         self.with_queue(key, |queue| {
-            queue.taken();
-            queue.leave(&parked.ticket, false, &line);
+            queue.granted(Some(&parked.ticket), ballot, &line);
         });
         line.call(&parked.ticket, News::Granted(parked.number))
     }

@@ -211,7 +211,7 @@ proptest! {
                 }
                 3 => {
                     let ballots = ballot.map(Ballots::up_to);
-                    let release = Request::Release { key, token, ballots, leaves: None };
+                    let release = Request::Release { key, token, ballots, leaves: None, unparks: None };
                     if node.apply(&release, &scene) == Reply::Released {
                         if let Some((other, _)) = live {
                             prop_assert_eq!(other, client);

@@ -105,7 +105,8 @@ fn rules_table() {
                 let mut words = reply_words(&reply);
                 for (client, news) in board.calls.borrow_mut().drain(..) {
                     words += &match news {
-                        News::First => format!(", calls {client}"),
+                        News::First(Ballot::MAX) => format!(", calls {client}"),
+                        News::First(above) => format!(", calls {client} above {}", above.millis()),
                         News::Changed | News::Missed => panic!("no rule says so"),
                         News::YourTurn => format!(", calls {client} to take it"),
                         News::Granted(number) => format!(", calls {client}: granted {number}"),
@@ -139,7 +140,8 @@ fn request_of(words: &[&str]) -> Request {
     // A client that waits, or waits no longer, is named at the end.
     let named = words
         .iter()
-        .position(|word| ["as", "leaves"].contains(word));
+        .position(|word| ["as", "leaves", "unparks"].contains(word));
+    let unparks = words.contains(&"unparks");
     let (words, client) = match named {
         Some(at) => (&words[..at], Some(words[at + 1])),
         None => (words, None),
@@ -192,7 +194,8 @@ fn request_of(words: &[&str]) -> Request {
             key,
             token: token(words),
             ballots: ballot(3).map(Ballots::up_to),
-            leaves: client.map(Into::into),
+            leaves: client.filter(|_| !unparks).map(Into::into),
+            unparks: client.filter(|_| unparks).map(Into::into),
         },
         "force" => Request::Force {
             key,

@@ -117,6 +117,8 @@ impl Slot {
 mod tests {
     use std::task::Waker;
 
+    use redlatch_core::Ballot;
+
     use super::*;
 
     fn rung(bell: &Bell) -> Option<News> {
@@ -141,7 +143,7 @@ mod tests {
     fn what_came_while_nobody_listened_is_not_lost() {
         let bells = Bells::default();
         let bell = bells.hang(&Key::new("a"));
-        for news in [News::First, News::YourTurn, News::Changed] {
+        for news in [News::First(Ballot::MAX), News::YourTurn, News::Changed] {
             bells.ring(&Key::new("a"), news);
         }
         assert_eq!(rung(&bell), Some(News::YourTurn), "the weightiest");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redlatch_core::{Key, Terms, Ticket, Token, Ttl};
+use redlatch_core::{Ballot, Key, Terms, Ticket, Token, Ttl};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -60,6 +60,12 @@ impl Queue {
         });
         self.seats.push_back(seat.clone());
         seat
+    }
+
+    /// Whether this was parked by the attempt with this order and the ticket of now.
+    fn was_last(&self, parked: &Parked, order: u64) -> bool {
+        let ticket = self.place.as_ref().map(|(ticket, _)| &ticket.name);
+        parked.order == order && ticket == Some(&parked.ticket)
     }
 
     /// Takes out what is to be given up on the nodes when nobody waits any more.
@@ -327,6 +333,30 @@ impl Place<'_> {
             Some(place) => place.replace(parked),
             None => Some(parked),
         }
+    }
+
+    /// Whether this was parked by the attempt with this order, and with the ticket
+    /// that those who wait here still have: then the next one takes its place.
+    pub(crate) fn was_last(&self, parked: &Parked, order: u64) -> bool {
+        let queues = self.queues.lock();
+        let queue = queues.get(&self.key);
+        queue.is_some_and(|queue| queue.was_last(parked, order))
+    }
+
+    /// The ballot that was proposed by the attempt with this order, and when, if
+    /// it is worth to be proposed again.
+    pub(crate) fn proposed(&self, order: u64, turn: Duration) -> Option<(Ballot, Instant)> {
+        let queues = self.queues.lock();
+        let queue = queues.get(&self.key)?;
+        let parked = queue.parked.as_ref()?;
+        let was_last = queue.was_last(parked, order);
+        was_last.then(|| parked.proposed(turn)).flatten()
+    }
+
+    /// Does something with what is parked, if anything is.
+    pub(crate) fn parked<T>(&self, act: impl FnOnce(&mut Parked) -> T) -> Option<T> {
+        let mut queues = self.queues.lock();
+        queues.get_mut(&self.key)?.parked.as_mut().map(act)
     }
 
     /// What is parked, if it is the one. Whoever takes it sees to it that it is

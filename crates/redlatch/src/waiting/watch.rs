@@ -5,9 +5,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redlatch_core::{Backoff, Key, News, Round};
+use redlatch_core::{Backoff, Ballot, Key, News, Round};
 use tokio::time::{Instant, sleep_until};
 
+use crate::attempt::Standing;
 use crate::driver::{Driver, Refusal};
 use crate::node::{Bell, NodeError, Watched, Watching};
 use crate::random;
@@ -84,6 +85,9 @@ pub(crate) enum Event {
     WorthTrying,
     /// The parked request with this number was granted.
     Granted(u64),
+    /// We are the first now, and what we have parked won't do: a lease with this
+    /// ballot was granted.
+    First(Ballot),
 }
 
 /// What is known of the key on one node.
@@ -173,12 +177,13 @@ impl<'a> Watch<'a> {
 
     /// Waits until another attempt is worth it: the lock may be free on a quorum
     /// of nodes, it is our turn, the holder's lease has run out unless renewed,
-    /// or it is time to ask anyway. Never longer than to the deadline. Who
-    /// `parks` its requests asks again when it has become the first.
+    /// or it is time to ask anyway. Never longer than to the deadline. Who parks
+    /// its requests asks again when it has become the first, unless what it has
+    /// parked will do.
     pub(crate) async fn until_worth_trying(
         &mut self,
         deadline: Option<Instant>,
-        parks: bool,
+        parking: Option<Option<Standing>>,
     ) -> Event {
         let begin = Instant::now();
         let mut turn = None;
@@ -230,14 +235,15 @@ impl<'a> Watch<'a> {
                 }
                 (node, news) = self.rung() => match news {
                     News::Granted(number) => return Event::Granted(number),
-                    News::First if self.nodes[node] == Known::Behind && parks => {
-                        return Event::WorthTrying;
-                    }
-                    News::First if self.nodes[node] == Known::Behind => {
+                    News::First(above) if self.nodes[node] == Known::Behind => {
+                        let is_good = |parked: Standing| parked.is_good_after(above);
+                        if parking.is_some_and(|parked| !parked.is_some_and(is_good)) {
+                            return Event::First(above);
+                        }
                         self.nodes[node] = Known::First;
                         self.trust = Instant::now() + TRUST;
                     }
-                    News::First => {}
+                    News::First(_) => {}
                     News::YourTurn => {
                         self.nodes[node] = Known::Absent;
                         if self.is_absent() {
@@ -246,7 +252,7 @@ impl<'a> Watch<'a> {
                         turn = turn.or(Some(Instant::now() + TOGETHER));
                     }
                     // Also that what we have parked was granted.
-                    News::Missed if parks && self.nodes[node] != Known::Behind => {
+                    News::Missed if parking.is_some() => {
                         self.nodes[node] = Known::Nothing;
                         return Event::WorthTrying;
                     }

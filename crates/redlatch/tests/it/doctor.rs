@@ -167,6 +167,7 @@ async fn each_right_that_is_missing_is_named() {
         "+del",
         "+zadd",
         "+zrange",
+        "+zscore",
         "+zrem",
         "+pttl",
         "+pexpire",

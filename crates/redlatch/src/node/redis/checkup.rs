@@ -157,6 +157,7 @@ fn on_key(key: &str, exists: bool, guarded: bool) -> Vec<Trial> {
     let mut trials = vec![
         ("+get", of("GET", &[])),
         ("+zrange", of("ZRANGE", &["0", "1"])),
+        ("+zscore", of("ZSCORE", &["member"])),
         ("+zrem", of("ZREM", &["member"])),
         ("+pttl", of("PTTL", &[])),
         ("+pexpire", of("PEXPIRE", &["1000"])),

@@ -183,6 +183,7 @@ impl Dialect {
                 token,
                 ballots,
                 leaves,
+                unparks,
             } => {
                 let keys = ballots.map_or(Keys::Queue, |_| Keys::All);
                 self.call(call, &RELEASE, form, key, keys);
@@ -195,11 +196,12 @@ impl Dialect {
                     call.text(if ballots.is_one() { "one" } else { "" });
                     call.text(&self.expected);
                 }
-                if let Some(ticket) = leaves {
+                if leaves.is_some() || unparks.is_some() {
                     if ballots.is_none() {
                         (0..5).for_each(|_| _ = call.text(""));
                     }
-                    call.text(ticket);
+                    call.text(leaves.as_deref().unwrap_or_default());
+                    call.text(unparks.as_deref().unwrap_or_default());
                 }
             }
             Request::Force { key, ballot } => {

@@ -262,6 +262,7 @@ fn requests() -> Vec<Request> {
             token,
             ballots: None,
             leaves: None,
+            unparks: None,
         },
         Request::Inspect { key },
         Request::Guard(redlatch_core::GuardOrder::Read),

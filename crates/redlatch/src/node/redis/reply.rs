@@ -135,7 +135,10 @@ pub(super) fn called(data: &[Value]) -> Option<(Key, News)> {
         .split_at_checked(1)?;
     let (key, news) = match news {
         "T" => (key, News::YourTurn),
-        "F" => (key, News::First),
+        "F" => {
+            let (above, key) = key.split_once(' ')?;
+            (key, News::First(Ballot::new(above.parse().ok()?)))
+        }
         "G" => {
             let (number, key) = key.split_once(' ')?;
             (key, News::Granted(number.parse().ok()?))

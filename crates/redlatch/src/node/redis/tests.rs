@@ -79,8 +79,8 @@ impl Switchboard for Board {
     fn call(&self, client: &str, key: &Key, news: News) -> bool {
         let news = match news {
             News::Granted(number) => format!("G{number} "),
-            News::YourTurn => "T".to_owned(),
-            _ => "F".to_owned(),
+            News::First(above) => format!("F{} ", above.number()),
+            _ => "T".to_owned(),
         };
         let reached = client != GONE;
         if reached {
@@ -108,6 +108,7 @@ pub(in crate::node) fn requests() -> impl Strategy<Value = Request> {
             Ticket { name, since, parks }
         })
     };
+    let ticket_or_none = || prop::option::weighted(0.3, ticket_name());
     prop_oneof![
         12 => (key(), token(), ttl(), plain(), prop::option::weighted(0.7, ticket())).prop_map(
             |(key, token, ttl, ballot, ticket)| Request::Acquire { key, token, ttl, ballot, ticket }),
@@ -115,10 +116,10 @@ pub(in crate::node) fn requests() -> impl Strategy<Value = Request> {
             |(key, token, ttl, born, ballot)| Request::Rejoin { key, token, ttl, born, ballot }),
         4 => (key(), token(), ttl(), any::<bool>())
             .prop_map(|(key, token, ttl, plain)| Request::Extend { key, token, ttl, plain }),
-        7 => (key(), token(), plain(), prop::option::weighted(0.3, ticket_name())).prop_map(
-            |(key, token, ballot, leaves)| {
+        7 => (key(), token(), plain(), ticket_or_none(), ticket_or_none()).prop_map(
+            |(key, token, ballot, leaves, unparks)| {
                 let ballots = ballot.map(Ballots::up_to);
-                Request::Release { key, token, ballots, leaves }
+                Request::Release { key, token, ballots, leaves, unparks }
             }),
         2 => (key(), ballot()).prop_map(|(key, ballot)| Request::Force { key, ballot }),
         3 => key().prop_map(|key| Request::Inspect { key }),
@@ -258,11 +259,14 @@ impl<'a> Pair<'a> {
             }
             Step::PassParking(key) => {
                 let queue = queue_key(&key);
-                if let Some(parked) = stored_queue(server, &key, self.begin).parked {
-                    let last = parked.split(' ').next().unwrap();
-                    server.command(&["ZREM", &queue, &parked]);
-                    let passed = parked.replacen(last, "1", 1);
-                    server.command(&["ZADD", &queue, "-inf", &passed]);
+                let stored = stored_queue(server, &key, self.begin);
+                for (ticket, request) in stored.parked {
+                    let (_, rest) = request.split_once(' ').unwrap();
+                    let place = stored.places.iter().find(|(noted, _)| *noted == ticket);
+                    let place = place.unwrap().1.to_string();
+                    server.command(&["ZREM", &queue, &format!("{ticket} {request}")]);
+                    let passed = format!("{ticket} 1 {rest}");
+                    server.command(&["ZADD", &queue, &place, &passed]);
                 }
                 self.rules.let_parking_pass(&key);
             }
@@ -470,7 +474,7 @@ impl<'a> Pair<'a> {
             let expected = StoredQueue {
                 places: places.collect(),
                 kept: queue.kept().map(|kept| seconds(kept, self.begin)),
-                parked: queue.parked().map(parked_text),
+                parked: queue.parked().map(parked_text).collect(),
             };
             prop_assert_eq!(stored.since(self.begin), expected.since(self.begin));
         }
@@ -542,37 +546,32 @@ fn queue_key(key: &Key) -> String {
 }
 
 /// Who waits and since when, for how many `seconds` since the beginning the
-/// lock is kept for the first, and the request that is parked.
+/// lock is kept for the first, and the requests that are parked.
 #[derive(Debug, PartialEq)]
 struct StoredQueue {
     places: Vec<(String, u64)>,
     kept: Option<String>,
-    parked: Option<String>,
+    parked: BTreeMap<String, String>,
 }
 
 impl StoredQueue {
-    /// The same with the time of the parked request as `seconds` since `begin`.
+    /// The same with the times of parked requests as `seconds` since `begin`.
     fn since(mut self, begin: u64) -> Self {
-        self.parked = self.parked.map(|parked| {
-            let (last, rest) = parked.split_once(' ').unwrap();
-            format!("{} {rest}", seconds(last.parse().unwrap(), begin))
-        });
+        for request in self.parked.values_mut() {
+            let (last, rest) = request.split_once(' ').unwrap();
+            *request = format!("{} {rest}", seconds(last.parse().unwrap(), begin));
+        }
         self
     }
 }
 
-/// A parked request as the scripts store it.
-fn parked_text(parked: &Parked) -> String {
+/// A parked request as the scripts store it, behind its ticket.
+fn parked_text(parked: &Parked) -> (String, String) {
     let ballot = parked.ballot.map_or(0, Ballot::number);
-    format!(
-        "{} {ballot} {} {} {} {}{}",
-        parked.last,
-        parked.ttl.millis(),
-        parked.number,
-        parked.ticket.len(),
-        parked.ticket,
-        parked.token.as_str()
-    )
+    let (ttl, number) = (parked.ttl.millis(), parked.number);
+    let token = parked.token.as_str();
+    let request = format!("{} {ballot} {ttl} {number} {token}", parked.last);
+    (parked.ticket.to_string(), request)
 }
 
 fn stored_queue(server: &RedisServer, key: &Key, begin: u64) -> StoredQueue {
@@ -581,14 +580,22 @@ fn stored_queue(server: &RedisServer, key: &Key, begin: u64) -> StoredQueue {
     let mut queue = StoredQueue {
         places: Vec::new(),
         kept: None,
-        parked: None,
+        parked: BTreeMap::new(),
     };
     for row in rows.chunks(2) {
         let score = row[1].parse::<f64>().unwrap();
         match row[0] {
-            parked if score == f64::NEG_INFINITY => queue.parked = Some(parked.to_owned()),
             "" => queue.kept = Some(seconds(score.abs() as u64, begin)),
-            client => queue.places.push((client.to_owned(), score as u64)),
+            row => match (row.split_once(' '), queue.places.last()) {
+                (None, _) => queue.places.push((row.to_owned(), score as u64)),
+                // Right behind its ticket, at the same place.
+                (Some((ticket, request)), Some(noted))
+                    if *noted == (ticket.to_owned(), score as u64) =>
+                {
+                    queue.parked.insert(ticket.to_owned(), request.to_owned());
+                }
+                _ => panic!("it belongs to nobody: {row}"),
+            },
         }
     }
     queue

@@ -31,8 +31,24 @@
 
 local ticket, since, number, born = ARGV[8] or '', ARGV[9] or '', ARGV[10] or '', ARGV[11]
 local waited_for, place, kept, parked, second = first()
-if parked and not born then
-    parked = withdraw(parked, ticket, ARGV[3])
+-- What was parked with this ticket is not wanted any more.
+local function withdraw()
+    local mine
+    if waited_for == ticket then
+        mine = parked
+    elseif waited_for and ticket ~= '' then
+        mine = parked_with(ticket)
+    end
+    if mine then
+        call('ZREM', KEYS[2], mine)
+    end
+end
+-- What is to be parked, for a quarter of a turn.
+local function request()
+    if number ~= '' and ballot > seen then
+        local last = string.format('%.0f', now + math.floor(ARGV[5] / 4))
+        return table.concat({ last, KEYS[3] and ARGV[2] or '0', ARGV[4], number, ARGV[3] }, ' ')
+    end
 end
 local forced = born and
     tonumber(call('HGET', KEYS[3], 'f' .. ARGV[1]) or 0) > tonumber(born)
@@ -46,6 +62,7 @@ if not value then
     if forced then
         return 'FORCED'
     elseif ballot <= seen then
+        withdraw()
         return { 'LOW', seen, now }
     end
     -- A lease that joins again asks nobody: it was its turn all the time.
@@ -54,19 +71,22 @@ if not value then
         if ticket == '' then
             return 'KEPT'
         end
-        return { 'QUEUED', join(ticket, since, first()) }
+        return { 'QUEUED', join(ticket, since, request(), first()) }
     end
     call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
     if KEYS[3] then
         call('HSET', KEYS[3], ARGV[1], ARGV[2])
     end
-    if waited_for then
-        granted(ticket, waited_for == ticket and second)
+    if waited_for == ticket then
+        granted(ticket, parked, second)
+    elseif waited_for then
+        granted(ticket, ticket ~= '' and parked_with(ticket))
     end
     return 'GRANTED'
 elseif value == ARGV[3] then
     -- A resend, or proposed again with a higher ballot. The lease is not
     -- lengthened: its holder counts from the first request.
+    withdraw()
     if KEYS[3] and ballot > slot_ballot then
         call('HSET', KEYS[3], ARGV[1], ARGV[2])
     end
@@ -85,8 +105,7 @@ end
 if kept then
     call('ZREM', KEYS[2], '')
 end
-local is_first = join(ticket, since, waited_for, place)
-if is_first == 1 and number ~= '' and ballot > seen then
-    park(parked, ticket, KEYS[3] and ARGV[2] or '0')
+if waited_for == ticket then
+    withdraw()
 end
-return { 'QUEUED', is_first, value, left, slot_ballot }
+return { 'QUEUED', join(ticket, since, request(), waited_for, place), value, left, slot_ballot }

@@ -40,10 +40,10 @@ end
 
 -- Grants the lock to the request that the first has parked, by the rules for
 -- one that has just come.
-local function hand_on(first_ticket, place, parked, second)
-    local ticket, token, last, ballot, ttl, number = parts(parked)
+local function hand_on(ticket, place, parked, second)
+    local last, ballot, ttl, number, token = parts(parked, ticket)
     -- One too far away was parked before this server's clock was stepped back.
-    if ticket ~= first_ticket or clock() > last or last > clock() + math.floor(ARGV[2] / 4) or
+    if clock() > last or last > clock() + math.floor(ARGV[2] / 4) or
         (ballot ~= '0' and not admits(tonumber(ballot))) then
         return false
     end
@@ -56,7 +56,7 @@ local function hand_on(first_ticket, place, parked, second)
     call('SET', KEYS[1], token, 'PX', ttl)
     -- A server writes first to the client that it has called last. It is the one
     -- who has the lock now that everybody waits for.
-    call_first('F', second)
+    call_first('F' .. ballot .. ' ', second)
     local heard = publish(ticket, 'G' .. number .. ' ')
     if not heard then
         -- Who gives it back may call nobody.
@@ -67,21 +67,25 @@ local function hand_on(first_ticket, place, parked, second)
 end
 
 local leaves = ARGV[8] or ''
-local waited_for, place, _, parked, second = first()
-if parked then
-    parked = withdraw(parked, leaves, ARGV[1])
+local waited_for, place, kept, parked, second = first()
+if (ARGV[9] or '') ~= '' then
+    local mine = parked_with(ARGV[9])
+    if mine and select(5, parts(mine, ARGV[9])) == ARGV[1] then
+        call('ZREM', KEYS[2], mine)
+        waited_for, place, kept, parked, second = first()
+    end
 end
 if waited_for and leaves ~= '' then
-    call('ZREM', KEYS[2], leaves)
+    strike(leaves, waited_for == leaves and parked)
     -- What it was called for goes to the next.
     if waited_for == leaves then
         if call('PTTL', KEYS[1]) == -2 then
             freed(clock(), ARGV[2])
         else
-            call_first('F')
+            call_first(FIRST)
         end
     end
-    waited_for, place, _, _, second = first()
+    waited_for, place, kept, parked, second = first()
 end
 
 if value == ARGV[1] then

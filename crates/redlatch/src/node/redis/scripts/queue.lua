@@ -3,10 +3,10 @@
 -- KEYS[1]  the lock
 -- KEYS[2]  the queue, a sorted set of tickets by since when each has waited. A
 --          ticket is the channel on which its client is called, # and a number.
---          While a free lock is kept for the first of them, the member '' says
---          until when: its score is that millisecond, negative, so that it
---          stands before all others. A request that the first has parked stands
---          before that, by the score -inf.
+--          A request that was parked with it has the same score and so stands
+--          right behind it: the ticket, a space, and the request. While a free
+--          lock is kept for the first, the member '' says until when: its score
+--          is that millisecond, negative, so that it stands before all others.
 --
 -- Goes on with functions. The queue never grants anything: it only makes a
 -- request wait that comes out of turn. PUBLISH says how many have heard it, so
@@ -15,37 +15,49 @@
 -- Numbers that are given to commands are written as text: Redis turns each one
 -- into text by way of a double otherwise, which takes longer than most commands.
 
--- The first, its place, until when the lock is kept for it, what is parked, and
--- who comes after the first, if that is known.
+-- Whether a member is what was parked with this ticket.
+local function belongs(member, ticket)
+    return member and string.sub(member, 1, #ticket + 1) == ticket .. ' '
+end
+
+-- The first, its place, until when the lock is kept for it, what it has parked,
+-- and who comes after it, if that is known.
 local function first()
-    local rows = call('ZRANGE', KEYS[2], '0', '2', 'WITHSCORES')
-    local at, parked, kept = 1, nil, nil
-    if rows[2] == '-inf' then
-        at, parked = 3, rows[1]
+    local rows = call('ZRANGE', KEYS[2], '0', '3', 'WITHSCORES')
+    local at, kept = 1, nil
+    if rows[1] == '' then
+        at, kept = 3, -rows[2]
     end
-    if rows[at] == '' then
-        at, kept = at + 2, -rows[at + 1]
+    local ticket, parked, second = rows[at], nil, rows[at + 2]
+    if ticket and belongs(second, ticket) then
+        parked, second = second, rows[at + 4]
     end
-    return rows[at], tonumber(rows[at + 1]), kept, parked, rows[at + 2]
+    return ticket, tonumber(rows[at + 1]), kept, parked, second
 end
 
--- A parked request: its ticket and its token; the last millisecond at which it
--- may be granted; its ballot, 0 for a plain lock; its ttl, and its number.
-local function parts(parked)
-    local last, ballot, ttl, number, size, rest =
-        string.match(parked, '^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
-    return string.sub(rest, 1, size), string.sub(rest, size + 1), tonumber(last), ballot, ttl, number
+-- What was parked with a ticket: the last millisecond at which it may be granted;
+-- its ballot, 0 for a plain lock; its ttl, its number, and its token.
+local function parts(parked, ticket)
+    local last, ballot, ttl, number, token =
+        string.match(parked, '^(%d+) (%d+) (%d+) (%d+) (.*)$', #ticket + 2)
+    return tonumber(last), ballot, ttl, number, token
 end
 
--- A client that asks anew, or gives up, does not want any more what it had
--- parked. Says what is parked by others.
-local function withdraw(parked, ticket, token)
-    local its_ticket, its_token = parts(parked)
-    if its_ticket == ticket or its_token == token then
-        call('ZREM', KEYS[2], parked)
-        return nil
+-- What one who need not be the first has parked, if anything.
+local function parked_with(ticket)
+    local place = call('ZSCORE', KEYS[2], ticket)
+    if place then
+        for _, member in ipairs(call('ZRANGE', KEYS[2], place, place, 'BYSCORE')) do
+            if belongs(member, ticket) then
+                return member
+            end
+        end
     end
-    return parked
+end
+
+-- Takes a ticket out of the queue, and what it has parked, which may be known.
+local function strike(ticket, parked)
+    call('ZREM', KEYS[2], ticket, parked or parked_with(ticket) or ticket)
 end
 
 -- How many have heard it; nil for who may not call.
@@ -66,12 +78,16 @@ local function keep(last)
     call('ZADD', KEYS[2], string.format('-%.0f', last), '')
 end
 
+-- What one is told who is the first now, and has to ask again.
+local FIRST = 'F9007199254740991 '
+
 -- Calls the first one that hears it, who may be known; those before it are
--- gone. 'T': the lock is free, and it is its turn. 'F': it is the first now.
+-- gone. 'T': the lock is free, and it is its turn. 'F', a ballot and a space: it
+-- is the first now, and what it has parked will do if its ballot is above that.
 local function call_first(news, known)
     local ticket = known or first()
     while ticket and not hears(ticket, news) do
-        call('ZREM', KEYS[2], ticket)
+        strike(ticket)
         ticket = first()
     end
     if not ticket then

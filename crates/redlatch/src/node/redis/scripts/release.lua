@@ -13,6 +13,7 @@
 -- ARGV[6]  'one' when no other ballot was ever sent for this token; else ''
 -- ARGV[7]  the guard as expected (see guard.lua), or ''
 -- ARGV[8]  a ticket that is given up, or ''
+-- ARGV[9]  a ticket with which this very request may be parked, or ''
 --
 -- Those that are empty are not given where nothing follows.
 --

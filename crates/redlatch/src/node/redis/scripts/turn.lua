@@ -33,20 +33,39 @@ local function yields(ticket, since, turn)
             return true
         end
         kept = nil
-        call('ZREM', KEYS[2], head)
+        strike(head)
         head, place = first()
     end
     call('DEL', KEYS[2])
     return false
 end
 
--- Notes that the client waits. Says 1 when it is the first, else 0. The head is
--- who was the first until now, at its place.
-local function join(ticket, since, head, head_place)
+-- Notes a ticket at this place, and what is parked with it. Says how many of them
+-- are new.
+local function note(how, place, ticket, parked)
+    local text = string.format('%.0f', place)
+    return call('ZADD', KEYS[2], how, text, ticket, text, parked or ticket)
+end
+
+-- Notes that the client waits, and its request, if that is to be parked. Says 1
+-- when it is the first, else 0. The head is who was the first until now, at its
+-- place; if it is the client itself, it has nothing parked any more.
+local function join(ticket, since, request, head, head_place)
     local place = place_of(since)
-    -- LT: it keeps its place, unless that is in the future, because this server's
-    -- clock was stepped back: all who come would go before it.
-    call('ZADD', KEYS[2], 'LT', string.format('%.0f', place), ticket)
+    local parked = request and ticket .. ' ' .. request
+    local noted = ticket == head and head_place
+    if not noted and note('NX', place, ticket, parked) < (parked and 2 or 1) then
+        -- It has waited before, and what was noted now stands at the wrong place.
+        noted = tonumber(call('ZSCORE', KEYS[2], ticket))
+        call('ZREM', KEYS[2], parked or ' ')
+        call('ZREM', KEYS[2], parked_with(ticket) or ' ')
+    end
+    if noted then
+        -- It keeps its place, unless that is in the future, because this server's
+        -- clock was stepped back: all who come would go before it.
+        place = math.min(place, noted)
+        note('CH', place, ticket, parked)
+    end
     -- Those who wait ask again every few seconds.
     if not head or call('PTTL', KEYS[2]) < 30000 then
         call('PEXPIRE', KEYS[2], '60000')
@@ -57,20 +76,10 @@ local function join(ticket, since, head, head_place)
     return first() == ticket and 1 or 0
 end
 
--- Parks the request of the first, for a quarter of a turn.
-local function park(parked, ticket, ballot)
-    if parked then
-        call('ZREM', KEYS[2], parked)
-    end
-    local last = string.format('%.0f', now + math.floor(ARGV[5] / 4))
-    call('ZADD', KEYS[2], '-inf', table.concat(
-        { last, ballot, ARGV[4], ARGV[10], #ticket, ticket .. ARGV[3] }, ' '))
-end
-
 -- The lock was granted, to the client if it waited: the next one, who may be
 -- known, is first now.
-local function granted(ticket, known)
-    call('ZREM', KEYS[2], ticket, '')
-    call_first('F', known)
+local function granted(ticket, parked, known)
+    call('ZREM', KEYS[2], ticket, '', parked or '')
+    call_first('F' .. (KEYS[3] and ARGV[2] or '0') .. ' ', known)
 end
 
