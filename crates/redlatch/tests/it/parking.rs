@@ -1,11 +1,14 @@
 //! A request that waits on the node is granted by the release itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redlatch::Redlatch;
+use redlatch::core::Fence;
 use redlatch_testkit::RedisServer;
 use tokio::time::timeout;
 
+use crate::fences::Wrong;
 use crate::queueing::{CALLED, called, clients, parked, queued};
 use crate::support::{KEY, LONG, client, eventually, patient};
 
@@ -35,6 +38,28 @@ async fn who_gives_a_lock_back_hands_it_to_the_first() {
     assert!(!in_time || server.calls("zadd") == asked, "it asked again");
     guard.release().await.unwrap();
     eventually("nothing is left", || server.locks().is_empty()).await;
+}
+
+#[tokio::test]
+async fn one_whose_parked_ballot_was_outdone_asks_for_the_next_one() {
+    let server = RedisServer::start();
+    let [holder, other] = clients(&server).await;
+    let ahead = patient([server.url()]).clock(Arc::new(Wrong(8)));
+    let ahead = ahead.build().await.unwrap();
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let first = parked(&ahead, &server).await;
+    let second = queued(&other, &server).await;
+    let asked = server.calls("zadd");
+    guard.release().await.unwrap();
+    let guard = called(first).await;
+    // What the second has parked is below the ballot of the one before it.
+    eventually("it asks anew", || server.calls("zadd") > asked).await;
+    let ballot = Fence::new(guard.fence()).ballot();
+    guard.release().await.unwrap();
+    let guard = called(second).await;
+    // Just what it takes: what others have parked behind it is above that.
+    assert_eq!(Fence::new(guard.fence()).ballot(), ballot.next());
+    guard.release().await.unwrap();
 }
 
 #[tokio::test]
