@@ -265,16 +265,11 @@ impl Notes<'_> {
     }
 
     fn judge_version(&mut self, version: &str) {
-        let number = version.split_whitespace().last().unwrap_or_default();
-        let major = number
-            .split('.')
-            .next()
-            .and_then(|major| major.parse::<u32>().ok());
-        match (major, version.starts_with("Redis")) {
-            (Some(0..6), true) => self.warn(
+        match number_of(version) {
+            Some(number) if version.starts_with("Redis") && number < (6, 2) => self.bad(
                 "version",
                 version,
-                "redlatch is tested with Redis 7: older servers don't tell when a lock is freed",
+                "the scripts need Redis 6.2 or later, and are tested with Redis 7: update it",
             ),
             _ => self.good("version", version),
         }
@@ -371,5 +366,24 @@ impl Notes<'_> {
             seen: seen.into(),
             advice: advice.into(),
         });
+    }
+}
+
+/// The first two numbers of a version, as `Redis 7.0.15`.
+fn number_of(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split_whitespace().last()?.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        assert!(number_of("Redis 6.0.16") < Some((6, 2)));
+        assert!(number_of("Redis 6.2.0") >= Some((6, 2)));
+        assert!(number_of("Redis 7.0.15") > number_of("Redis 6.10.1"));
+        assert_eq!(number_of("Valkey unstable"), None);
     }
 }
