@@ -188,13 +188,20 @@ impl Queue {
     }
 
     /// The lock was granted by this ballot, to the owner of this ticket if there
-    /// is one: the next one is the first now.
+    /// is one: the next one is the first now. One whose parked request will do, and
+    /// for a while yet, is left in peace: most often it has the lock before it had
+    /// to know.
     pub(crate) fn granted(&mut self, ticket: Option<&str>, ballot: Ballot, line: &Line<'_>) {
         self.kept = None;
         if let Some(ticket) = ticket {
             self.strike(ticket);
         }
-        self.call_first(News::First(ballot), line);
+        let will_do = |parked: &Parked| {
+            parked.ballot.is_none_or(|its| its > ballot) && parked.last >= line.now + line.turn / 8
+        };
+        if !self.at_hand(line).is_some_and(will_do) {
+            self.call_first(News::First(ballot), line);
+        }
     }
 
     /// The lock was taken by somebody who knows nothing of the queue: the first

@@ -36,6 +36,7 @@ pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
     };
     let token =
         |at: usize| Token::parse(text(at)).unwrap_or_else(|_| panic!("no token: {}", text(at)));
+    let turn = |at: usize| text(at).parse::<u64>().unwrap_or(200);
     let is = |rule: &str| script.contains(&format!("-- {rule}: "));
     let ask = |request, expected, turn| Asked {
         request,
@@ -45,27 +46,27 @@ pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
     if is("ACQUIRE") {
         let (token, ttl) = (token(2), ttl(number(3)));
         let ballot = (keys.len() > 2).then(|| Ballot::new(number(1)));
-        let request = match text(10) {
+        let request = match text(9) {
             "" => Request::Acquire {
                 key,
                 token,
                 ttl,
                 ballot,
-                ticket: (!text(7).is_empty()).then(|| Ticket {
-                    name: text(7).into(),
-                    since: (!text(8).is_empty()).then(|| number(8)),
-                    parks: (!text(9).is_empty()).then(|| number(9)),
+                ticket: (!text(6).is_empty()).then(|| Ticket {
+                    name: text(6).into(),
+                    since: (!text(7).is_empty()).then(|| number(7)),
+                    parks: (!text(8).is_empty()).then(|| number(8)),
                 }),
             },
             _ => Request::Rejoin {
                 key,
                 token,
                 ttl,
-                born: Ballot::new(number(10)),
+                born: Ballot::new(number(9)),
                 ballot: ballot.unwrap_or_default(),
             },
         };
-        ask(request, text(5), number(4))
+        ask(request, text(4), turn(10))
     } else if is("EXTEND") {
         let plain = keys.len() < 2;
         let (token, ttl) = (token(0), ttl(number(1)));
@@ -81,8 +82,10 @@ pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
         )
     } else if is("RELEASE") {
         let ticket = |at: usize| (!text(at).is_empty()).then(|| text(at).into());
-        let (leaves, unparks) = (ticket(7), ticket(8));
-        let highest = (keys.len() > 2).then(|| Ballot::new(number(3)));
+        let (leaves, unparks) = (ticket(3), ticket(4));
+        // The slot, the ballot, and perhaps that there was no other.
+        let highest = text(1).split(' ').nth(1);
+        let highest = highest.map(|ballot| Ballot::new(ballot.parse().unwrap_or_default()));
         // Whether there were others makes no difference to the rules.
         let ballots = highest.map(Ballots::up_to);
         let token = token(0);
@@ -94,8 +97,8 @@ pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
                 leaves,
                 unparks,
             },
-            text(6),
-            number(1),
+            text(2),
+            turn(5),
         )
     } else if is("FORCE") {
         let ballot = Ballot::new(number(1));

@@ -176,36 +176,19 @@ impl Store {
                 let row = rows.into_iter().find(|(_, member)| *member == words[2]);
                 row.map_or(Value::Nil, |(score, _)| Value::text(score.to_string()))
             }
-            (b"ZRANGE", 4 | 5) => {
-                let (first, last) = (number(&words[2]), number(&words[3]));
-                let option = words.get(4).map_or(&b""[..], |option| option);
-                let mut rows = self.rows(&words[1]);
-                rows.sort();
-                let rows = match option {
-                    b"BYSCORE" => {
-                        rows.retain(|(score, _)| (first..=last).contains(score));
-                        rows
-                    }
-                    _ if last < 0 => rows,
-                    _ => rows.drain(..rows.len().min(last as usize + 1)).collect(),
-                };
-                let flat = rows.into_iter().flat_map(|(score, member)| {
-                    let score = (option == b"WITHSCORES").then(|| Value::text(score.to_string()));
-                    [Some(Value::Text(member)), score].into_iter().flatten()
-                });
-                Value::Array(flat.collect())
+            (b"ZRANGE", 4) => {
+                let range = number(&words[2]) as usize..=number(&words[3]) as usize;
+                let rows = self.rows(&words[1]).into_iter().enumerate();
+                let rows = rows.filter(|(rank, _)| range.contains(rank));
+                Value::Array(rows.map(|(_, (_, member))| Value::Text(member)).collect())
             }
-            (b"ZREM", _) => {
-                let sorted = self.sorted(&words[1]);
-                let gone = words[2..]
-                    .iter()
-                    .filter(|member| sorted.remove(*member).is_some());
-                let gone = gone.count() as i64;
-                if sorted.is_empty() {
-                    self.entries.remove(&words[1]);
-                }
-                Value::Int(gone)
+            (b"ZRANGE", 5) if words[4] == b"BYSCORE" => {
+                let range = number(&words[2])..=number(&words[3]);
+                let rows = self.rows(&words[1]).into_iter();
+                let rows = rows.filter(|(score, _)| range.contains(score));
+                Value::Array(rows.map(|(_, member)| Value::Text(member)).collect())
             }
+            (b"ZREM", _) => self.remove(&words[1], &words[2..]),
             _ => panic!("no script of ours calls {}", String::from_utf8_lossy(&name)),
         }
     }
@@ -267,14 +250,30 @@ impl Store {
         }
     }
 
+    /// The members of a sorted set with their scores, in order.
     fn rows(&self, key: &[u8]) -> Vec<(i64, Vec<u8>)> {
-        match self.entries.get(key).map(|entry| &entry.data) {
+        let mut rows: Vec<_> = match self.entries.get(key).map(|entry| &entry.data) {
             Some(Data::Sorted(sorted)) => sorted
                 .iter()
                 .map(|(member, score)| (*score, member.clone()))
                 .collect(),
             _ => Vec::new(),
+        };
+        rows.sort();
+        rows
+    }
+
+    /// Takes members out of a sorted set, and says how many there were.
+    fn remove(&mut self, key: &[u8], members: &[Vec<u8>]) -> Value {
+        let sorted = self.sorted(key);
+        let gone = members
+            .iter()
+            .filter(|member| sorted.remove(*member).is_some());
+        let gone = gone.count() as i64;
+        if sorted.is_empty() {
+            self.entries.remove(key);
         }
+        Value::Int(gone)
     }
 }
 

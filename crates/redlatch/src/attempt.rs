@@ -284,10 +284,11 @@ impl Parked {
         })
     }
 
-    /// What it is good for, for one who becomes the first.
+    /// How far it will do, for one who becomes the first.
     pub(crate) fn standing(&self, turn: Duration) -> Standing {
         Standing {
             until: self.asked + turn / 8,
+            end: self.asked + turn / 4,
             ballot: self.ballots.map(Ballots::highest),
         }
     }
@@ -318,20 +319,32 @@ impl Parked {
     }
 }
 
-/// How far a parked request will do, when its client becomes the first. The node
-/// keeps it for twice as long.
+/// How far a parked request will do, when its client becomes the first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
+    /// Up to here its client need not park another.
     until: Instant,
+    /// From here on the node does not grant it any more.
+    pub(crate) end: Instant,
     ballot: Option<Ballot>,
 }
 
 impl Standing {
-    /// Whether it will do after one with this ballot.
-    pub(crate) fn is_good_after(&self, above: Ballot) -> bool {
+    /// Whether it will do after a lease with this ballot.
+    pub(crate) fn will_do_after(&self, above: Ballot) -> bool {
         let is_above = self.ballot.is_none_or(|ballot| ballot > above);
         is_above && Instant::now() < self.until
     }
+}
+
+/// What one who waits has left with the node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Parking {
+    /// Nothing: its requests are not parked.
+    Never,
+    /// Nothing now.
+    Empty,
+    Parked(Standing),
 }
 
 fn raise(ballots: &mut Option<Ballots>, ballot: Option<Ballot>) {

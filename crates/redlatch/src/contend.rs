@@ -7,7 +7,7 @@ use std::time::Duration;
 use redlatch_core::{Backoff, Ballot, Lease, Ticket};
 use tokio::time::{Instant, sleep_until};
 
-use crate::attempt::{Attempt, Bid, Parked};
+use crate::attempt::{Attempt, Bid, Parked, Parking};
 use crate::client::Client;
 use crate::driver::Refusal;
 use crate::error::{Error, NoQuorum, Result};
@@ -50,6 +50,7 @@ impl Mutex {
         let mut busy = place.is_some() || queues.is_contended(&plan.key);
         let mut watch: Option<Watch<'_>> = None;
         let parks = self.parks(plan);
+        let mut untold = false;
         let mut order = 0;
         let (cell, stragglers) = loop {
             // Looked for each time, whatever the nodes said: a lease that was
@@ -71,8 +72,12 @@ impl Mutex {
                 // Who has just become the head asks the nodes for a place first.
                 if let Some(watch) = &mut watch {
                     contest.refusals += 1;
-                    let parked = place.parked(|parked| parked.standing(driver.turn()));
-                    let parking = parks.then_some(parked);
+                    let standing = place.parked(|parked| parked.standing(driver.turn()));
+                    let parking = match standing {
+                        Some(standing) => Parking::Parked(standing),
+                        None if parks => Parking::Empty,
+                        None => Parking::Never,
+                    };
                     tokio::select! {
                         biased;
                         () = place.hand() => continue,
@@ -86,6 +91,7 @@ impl Mutex {
                                 }
                             }
                             Event::First(above) => _ = place.parked(|parked| parked.outdo(above)),
+                            Event::Untold => untold = true,
                             Event::WorthTrying => {}
                         }
                     }
@@ -96,7 +102,10 @@ impl Mutex {
             }
             let tried = Instant::now();
             let last = std::mem::replace(&mut order, self.client.settings.number());
-            let mut attempt = self.attempt(plan, place.as_ref(), last..order).await?;
+            let parks = parks && !std::mem::take(&mut untold);
+            let mut attempt = self
+                .attempt(plan, place.as_ref(), parks, last..order)
+                .await?;
             if let Some(place) = &place
                 && let Some(cell) = self.settle(plan, place, last..order, &mut attempt)
             {
@@ -232,11 +241,12 @@ impl Mutex {
     }
 
     /// Tries once; who has a place among the waiting takes one with the nodes
-    /// too, when it is refused.
+    /// too, when it is refused, and may leave its request there.
     async fn attempt(
         &self,
         plan: &Plan,
         place: Option<&Place<'_>>,
+        parks: bool,
         orders: Range<u64>,
     ) -> Result<Attempt> {
         self.client.ensure_open()?;
@@ -256,7 +266,7 @@ impl Mutex {
         });
         if let Some(ticket) = &mut ticket {
             // Who could guess it could say that the lock was granted.
-            ticket.parks = self.parks(plan).then(random::number);
+            ticket.parks = parks.then(random::number);
         }
         // Only what this request replaces: what has to be given back raises the slot.
         let proposed = place.and_then(|place| place.proposed(orders.start, driver.turn()));

@@ -7,6 +7,7 @@ use redlatch_core::{Ballot, Fence, Holder, Key, Owner, Reply, Request, Round};
 
 use tokio::time::Instant;
 
+use crate::attempt::Parking;
 use crate::driver::{Driver, Refusal};
 use crate::error::{Error, Result, Timeout};
 use crate::waiting::Watch;
@@ -95,7 +96,7 @@ pub(crate) async fn wait_until_free(
             first: None,
             kept: false,
         }]);
-        watch.until_worth_trying(deadline, None).await;
+        watch.until_worth_trying(deadline, Parking::Never).await;
     }
 }
 

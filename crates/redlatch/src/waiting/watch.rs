@@ -8,7 +8,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redlatch_core::{Backoff, Ballot, Key, News, Round};
 use tokio::time::{Instant, sleep_until};
 
-use crate::attempt::Standing;
+use crate::attempt::Parking;
 use crate::driver::{Driver, Refusal};
 use crate::node::{Bell, NodeError, Watched, Watching};
 use crate::random;
@@ -88,6 +88,10 @@ pub(crate) enum Event {
     /// We are the first now, and what we have parked won't do: a lease with this
     /// ballot was granted.
     First(Ballot),
+    /// What we have parked is over. We may have become the first meanwhile: one
+    /// whose parked request will do is not told. So ask, and park nothing, so that
+    /// we are told from now on.
+    Untold,
 }
 
 /// What is known of the key on one node.
@@ -183,7 +187,7 @@ impl<'a> Watch<'a> {
     pub(crate) async fn until_worth_trying(
         &mut self,
         deadline: Option<Instant>,
-        parking: Option<Option<Standing>>,
+        parking: Parking,
     ) -> Event {
         let begin = Instant::now();
         let mut turn = None;
@@ -199,8 +203,13 @@ impl<'a> Watch<'a> {
             // Who is not the first leaves it to the first to follow the holder.
             let lease_end = self.lease_end.filter(|_| !self.is_behind());
             let trust = (self.count(Known::First) > 0).then_some(self.trust);
+            let untold = match parking {
+                Parking::Parked(standing) if self.is_behind() => Some(standing.end),
+                _ => None,
+            };
             let wake = [
                 Some(begin + resort),
+                untold,
                 lease_end,
                 turn,
                 self.turn_end,
@@ -210,7 +219,12 @@ impl<'a> Watch<'a> {
             tokio::select! {
                 // In order, so that a flood of news holds up no time that was set.
                 biased;
-                () = sleep_until(wake) => return Event::WorthTrying,
+                () = sleep_until(wake) => {
+                    return match untold {
+                        Some(untold) if untold <= wake => Event::Untold,
+                        _ => Event::WorthTrying,
+                    };
+                }
                 () = sleep_until(look.unwrap_or(begin)), if look.is_some() => {
                     let asked = self.look().into_iter();
                     answers.extend(asked.map(|(node, number, answer)| async move {
@@ -236,9 +250,10 @@ impl<'a> Watch<'a> {
                 (node, news) = self.rung() => match news {
                     News::Granted(number) => return Event::Granted(number),
                     News::First(above) if self.nodes[node] == Known::Behind => {
-                        let is_good = |parked: Standing| parked.is_good_after(above);
-                        if parking.is_some_and(|parked| !parked.is_some_and(is_good)) {
-                            return Event::First(above);
+                        match parking {
+                            Parking::Never => {}
+                            Parking::Parked(standing) if standing.will_do_after(above) => {}
+                            _ => return Event::First(above),
                         }
                         self.nodes[node] = Known::First;
                         self.trust = Instant::now() + TRUST;
@@ -252,7 +267,7 @@ impl<'a> Watch<'a> {
                         turn = turn.or(Some(Instant::now() + TOGETHER));
                     }
                     // Also that what we have parked was granted.
-                    News::Missed if parking.is_some() => {
+                    News::Missed if !matches!(parking, Parking::Never) => {
                         self.nodes[node] = Known::Nothing;
                         return Event::WorthTrying;
                     }

@@ -63,6 +63,29 @@ async fn one_whose_parked_ballot_was_outdone_asks_for_the_next_one() {
 }
 
 #[tokio::test]
+async fn one_who_becomes_the_first_untold_finds_out_when_its_request_is_over() {
+    let server = RedisServer::start();
+    let [holder, one, other] = clients(&server).await;
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let first = parked(&one, &server).await;
+    let second = queued(&other, &server).await;
+    let looked = server.calls("client|caching");
+    guard.release().await.unwrap();
+    let crashed = called(first).await;
+    // It asks, and parks nothing, so that it is told from then on.
+    let queue = format!("redlatch:__queue:{KEY}");
+    eventually("nothing is parked", || {
+        server.queue("job").len() == 1 && server.command(&["ZCARD", &queue]).as_int() == 1
+    })
+    .await;
+    eventually("it looks", || server.calls("client|caching") > looked).await;
+    server.command(&["DEL", KEY]);
+    let guard = called(second).await;
+    assert!(guard.fence() > crashed.fence());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn one_who_hears_too_late_that_it_was_granted_does_not_hold_it() {
     let server = RedisServer::start();
     let proxy = server.proxy();

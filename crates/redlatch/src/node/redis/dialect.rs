@@ -3,9 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use redis::{Cmd, Script};
-use redlatch_core::{Ballot, GuardOrder, Key, Policy, Request, Token, Ttl, fence, rules};
+use redlatch_core::{Ballot, GuardOrder, Key, Policy, Request, Ticket, Token, Ttl, fence};
 
-use super::packed::{Args, Packed};
+use super::packed::{Args, Optional, Packed};
 use crate::node::Charter;
 
 /// A rule that takes more than one command, with the hash that Redis knows it by.
@@ -24,7 +24,7 @@ macro_rules! rule {
 }
 
 static ACQUIRE: Rule = rule!(
-    where "local fence, slot, expected, longest = KEYS[3], ARGV[1], ARGV[6], ARGV[7]";
+    where "local fence, slot, expected, longest = KEYS[3], ARGV[1], ARGV[5], ARGV[6]";
     "guard.lua",
     "ballot.lua",
     "quick.lua",
@@ -51,6 +51,10 @@ static INIT: Rule = rule!("init.lua");
 
 /// What a new connection loads: all that is needed without delay.
 static LOADED: [&Rule; 5] = [&ACQUIRE, &ACQUIRE_PLAIN, &EXTEND, &EXTEND_GUARDED, &RELEASE];
+
+/// For how many milliseconds the scripts keep a free lock for the first who waits,
+/// unless they are told otherwise.
+const USUAL_TURN: u64 = 200;
 
 /// What is the same in all requests over one connection.
 #[derive(Clone, Debug)]
@@ -133,19 +137,18 @@ impl Dialect {
                     None => self.call(call, &ACQUIRE_PLAIN, form, key, Keys::Queue),
                     Some(_) => self.call(call, &ACQUIRE, form, key, Keys::All),
                 }
-                let is_guarded = self.policy.is_some() && ballot.is_some();
+                let policy = self.policy.as_ref().filter(|_| ballot.is_some());
                 let ballot = ballot.unwrap_or_default();
-                self.offer(call, key, token, *ttl, ballot);
                 let ticket = ticket.as_ref().filter(|_| self.calls);
-                if is_guarded {
-                    self.guarded(call);
-                } else if ticket.is_some() {
-                    call.text("").text("");
-                }
-                if let Some(ticket) = ticket {
-                    call.text(&ticket.name).number_if(ticket.since);
-                    call.number_if(ticket.parks);
-                }
+                let offer = Offer {
+                    token,
+                    ttl: *ttl,
+                    ballot,
+                    policy,
+                    ticket,
+                    born: None,
+                };
+                self.offer(call, key, offer);
             }
             Request::Rejoin {
                 key,
@@ -155,12 +158,16 @@ impl Dialect {
                 ballot,
             } => {
                 self.call(call, &ACQUIRE, form, key, Keys::All);
-                self.offer(call, key, token, *ttl, *ballot);
-                match self.policy {
-                    Some(_) => self.guarded(call),
-                    None => _ = call.text("").text(""),
-                }
-                call.text("").text("").text("").number(born.number());
+                let policy = self.policy.as_ref();
+                let offer = Offer {
+                    token,
+                    ttl: *ttl,
+                    ballot: *ballot,
+                    policy,
+                    ticket: None,
+                    born: Some(*born),
+                };
+                self.offer(call, key, offer);
             }
             Request::Extend {
                 key,
@@ -187,22 +194,19 @@ impl Dialect {
             } => {
                 let keys = ballots.map_or(Keys::Queue, |_| Keys::All);
                 self.call(call, &RELEASE, form, key, keys);
-                call.text(token.as_str()).number(self.turn);
-                if let Some(ballots) = ballots {
-                    let max_ttl = self.policy.as_ref().map(|policy| policy.max_ttl);
-                    call.number(fence::slot(key).into());
-                    call.number(ballots.highest().number());
-                    call.number(rules::tolerance(max_ttl));
-                    call.text(if ballots.is_one() { "one" } else { "" });
-                    call.text(&self.expected);
-                }
-                if leaves.is_some() || unparks.is_some() {
-                    if ballots.is_none() {
-                        (0..5).for_each(|_| _ = call.text(""));
-                    }
-                    call.text(leaves.as_deref().unwrap_or_default());
-                    call.text(unparks.as_deref().unwrap_or_default());
-                }
+                call.text(token.as_str());
+                let raised = ballots.map(|ballots| {
+                    let one = if ballots.is_one() { " one" } else { "" };
+                    format!("{} {}{one}", fence::slot(key), ballots.highest().number())
+                });
+                let tail = [
+                    raised.as_deref().into(),
+                    ballots.map(|_| &*self.expected).into(),
+                    leaves.as_deref().into(),
+                    unparks.as_deref().into(),
+                    self.turn(),
+                ];
+                call.tail(&tail);
             }
             Request::Force { key, ballot } => {
                 self.call(call, &FORCE, form, key, Keys::Fence);
@@ -252,11 +256,37 @@ impl Dialect {
         }
     }
 
-    /// Adds what is the same in all ways to a lease.
-    fn offer(&self, call: &mut impl Args, key: &Key, token: &Token, ttl: Ttl, ballot: Ballot) {
+    /// Adds what a lease is asked for with.
+    fn offer(
+        &self,
+        call: &mut impl Args,
+        key: &Key,
+        Offer {
+            token,
+            ttl,
+            ballot,
+            policy,
+            ticket,
+            born,
+        }: Offer<'_>,
+    ) {
         call.number(fence::slot(key).into()).number(ballot.number());
         call.text(token.as_str()).number(ttl.millis());
-        call.number(self.turn);
+        let tail = [
+            policy.map(|_| &*self.expected).into(),
+            policy.map(|policy| policy.max_ttl.millis()).into(),
+            ticket.map(|ticket| &*ticket.name).into(),
+            ticket.and_then(|ticket| ticket.since).into(),
+            ticket.and_then(|ticket| ticket.parks).into(),
+            born.map(Ballot::number).into(),
+            self.turn(),
+        ];
+        call.tail(&tail);
+    }
+
+    /// The turn, where it is not the one that the scripts know.
+    fn turn(&self) -> Optional<'static> {
+        Some(self.turn).filter(|turn| *turn != USUAL_TURN).into()
     }
 
     /// Adds what the restart guard wants to know.
@@ -265,6 +295,18 @@ impl Dialect {
             call.text(&self.expected).number(policy.max_ttl.millis());
         }
     }
+}
+
+/// What a lease is asked for with.
+struct Offer<'a> {
+    token: &'a Token,
+    ttl: Ttl,
+    ballot: Ballot,
+    /// Nothing where no guard is looked at.
+    policy: Option<&'a Policy>,
+    ticket: Option<&'a Ticket>,
+    /// For a lease that joins again.
+    born: Option<Ballot>,
 }
 
 /// The key of the slots' ballots and the guard.
@@ -309,5 +351,18 @@ impl Rule {
 pub(super) fn load_scripts(pipeline: &mut redis::Pipeline) {
     for rule in LOADED {
         pipeline.cmd("SCRIPT").arg("LOAD").arg(rule.text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scripts_know_the_usual_turn() {
+        for (rule, argument) in [(&ACQUIRE, 11), (&ACQUIRE_PLAIN, 11), (&RELEASE, 6)] {
+            let known = format!("tonumber(ARGV[{argument}] or {USUAL_TURN})");
+            assert!(rule.text.contains(&known), "{known}");
+        }
     }
 }

@@ -11,12 +11,39 @@ pub(super) trait Args {
     /// One argument of two parts.
     fn joined(&mut self, head: &str, tail: &str) -> &mut Self;
 
-    /// A number, or an empty text where there is none.
-    fn number_if(&mut self, number: Option<u64>) -> &mut Self {
-        match number {
-            None => self.text(""),
-            Some(number) => self.number(number),
+    /// Arguments that may be missing, up to the last that is not.
+    fn tail(&mut self, tail: &[Optional<'_>]) -> &mut Self {
+        let is_given = |argument: &Optional<'_>| !matches!(argument, Optional::Missing);
+        let count = tail.iter().rposition(is_given).map_or(0, |last| last + 1);
+        for argument in &tail[..count] {
+            match argument {
+                Optional::Missing => self.text(""),
+                Optional::Text(text) => self.text(text),
+                Optional::Number(number) => self.number(*number),
+            };
         }
+        self
+    }
+}
+
+/// An argument that may be missing: it is empty then, and is not sent where nothing
+/// follows.
+pub(super) enum Optional<'a> {
+    Missing,
+    Text(&'a str),
+    Number(u64),
+}
+
+impl<'a> From<Option<&'a str>> for Optional<'a> {
+    fn from(text: Option<&'a str>) -> Self {
+        text.filter(|text| !text.is_empty())
+            .map_or(Self::Missing, Self::Text)
+    }
+}
+
+impl From<Option<u64>> for Optional<'_> {
+    fn from(number: Option<u64>) -> Self {
+        number.map_or(Self::Missing, Self::Number)
     }
 }
 
@@ -126,12 +153,12 @@ mod tests {
             };
             let mut theirs = Cmd::new();
             fill(&mut |text, number| {
-                theirs.text(text).number_if(number).joined(text, "tail");
+                theirs.text(text).joined(text, "tail").tail(&[number.into(), Some(text).into()]);
             });
             let mut out = before.clone().into_bytes();
             let mut ours = Packed::new(&mut out);
             fill(&mut |text, number| {
-                ours.text(text).number_if(number).joined(text, "tail");
+                ours.text(text).joined(text, "tail").tail(&[number.into(), Some(text).into()]);
             });
             ours.finish();
             let mut expected = before.into_bytes();

@@ -1,12 +1,9 @@
 -- RELEASE while somebody waits: whose turn it is now.
 --
 -- Runs after release.lua, which see for KEYS and ARGV, and queue.lua. Has from
--- there: value, and time and seen, the ballot of the slot, if it has asked for them.
+-- there: value, slot and seen, the ballot of the slot, clock and limit.
 
-local function clock()
-    time = time or call('TIME')
-    return time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local turn = tonumber(ARGV[6] or 200)
 
 -- Whether this ballot would be granted: what guard.lua and ballot.lua ask for.
 local function admits(ballot)
@@ -14,8 +11,7 @@ local function admits(ballot)
         -- Who gives back a plain lock knows nothing of ballots.
         return false
     end
-    seen = seen or tonumber(call('HGET', KEYS[3], ARGV[3]) or 0)
-    local expected = ARGV[7] or ''
+    local expected = ARGV[3] or ''
     if expected ~= '' then
         local noted = call('HMGET', KEYS[3], 'guard', 'floor', 'armed')
         if noted[1] ~= expected then
@@ -35,67 +31,68 @@ local function admits(ballot)
         end
         seen = math.max(seen, tonumber(noted[2]))
     end
-    return ballot > seen and ballot <= (clock() + ARGV[5]) * 1024
+    return ballot > seen and ballot <= limit()
 end
 
 -- Grants the lock to the request that the first has parked, by the rules for
 -- one that has just come.
-local function hand_on(ticket, place, parked, second)
+local function hand_on(ticket, parked, second, its_request)
     local last, ballot, ttl, number, token = parts(parked, ticket)
     -- One too far away was parked before this server's clock was stepped back.
-    if clock() > last or last > clock() + math.floor(ARGV[2] / 4) or
+    if clock() > last or last > clock() + math.floor(turn / 4) or
         (ballot ~= '0' and not admits(tonumber(ballot))) then
         return false
     end
     -- Said last: a server that refuses to write (it has no memory or no replica
     -- left, or is one) ends the script here, and nobody must have heard of it.
-    call('ZREM', KEYS[2], parked, ticket, '')
+    call('ZREM', KEYS[2], ticket, parked, '')
     if ballot ~= '0' then
-        call('HSET', KEYS[3], ARGV[3], ballot)
+        call('HSET', KEYS[3], slot, ballot)
     end
     call('SET', KEYS[1], token, 'PX', ttl)
     -- A server writes first to the client that it has called last. It is the one
     -- who has the lock now that everybody waits for.
-    call_first('F' .. ballot .. ' ', second)
+    call_next(ballot, clock(), turn, second, its_request)
     local heard = publish(ticket, 'G' .. number .. ' ')
     if not heard then
-        -- Who gives it back may call nobody.
+        -- Who gives it back may call nobody: it stays the first.
+        local place = second and call('ZSCORE', KEYS[2], second) - 1 or clock() * 1024
         call('ZADD', KEYS[2], string.format('%.0f', place), ticket)
         call('PEXPIRE', KEYS[2], '60000')
     end
     return heard and heard > 0
 end
 
-local leaves = ARGV[8] or ''
-local waited_for, place, kept, parked, second = first()
-if (ARGV[9] or '') ~= '' then
-    local mine = parked_with(ARGV[9])
-    if mine and select(5, parts(mine, ARGV[9])) == ARGV[1] then
+local leaves, unparks = ARGV[4] or '', ARGV[5] or ''
+local waited_for, parked, second, its_request = first()
+if unparks ~= '' then
+    local mine = parked_with(unparks)
+    if mine and select(5, parts(mine, unparks)) == ARGV[1] then
         call('ZREM', KEYS[2], mine)
-        waited_for, place, kept, parked, second = first()
+        waited_for, parked, second, its_request = first()
     end
 end
 if waited_for and leaves ~= '' then
-    strike(leaves, waited_for == leaves and parked)
+    strike(leaves)
     -- What it was called for goes to the next.
     if waited_for == leaves then
         if call('PTTL', KEYS[1]) == -2 then
-            freed(clock(), ARGV[2])
+            freed(clock(), turn)
         else
             call_first(FIRST)
         end
     end
-    waited_for, place, kept, parked, second = first()
+    waited_for, parked, second, its_request = first()
 end
 
 if value == ARGV[1] then
-    if parked and hand_on(waited_for, place, parked, second) then
+    if parked and hand_on(waited_for, parked, second, its_request) then
         return 'RELEASED'
     end
     -- Called before the key is gone, so that the first hears it before it is
     -- told of that: it need not look then.
     if waited_for then
-        freed(clock(), ARGV[2], waited_for)
+        freed(clock(), turn, waited_for)
     end
     call('DEL', KEYS[1])
     return 'RELEASED'

@@ -15,24 +15,33 @@
 -- Numbers that are given to commands are written as text: Redis turns each one
 -- into text by way of a double otherwise, which takes longer than most commands.
 
--- Whether a member is what was parked with this ticket.
+-- Whether a member is what was parked with this ticket. Every string that a script
+-- makes costs as much as a small command: none is made here.
 local function belongs(member, ticket)
-    return member and string.sub(member, 1, #ticket + 1) == ticket .. ' '
+    return string.byte(member, #ticket + 1) == 32 and
+        string.find(member, ticket, 1, true) == 1
 end
 
--- The first, its place, until when the lock is kept for it, what it has parked,
--- and who comes after it, if that is known.
+-- The first, and whether the lock is kept for it.
+local function head()
+    local ticket = call('ZRANGE', KEYS[2], '0', '0')[1]
+    if ticket == '' then
+        return call('ZRANGE', KEYS[2], '1', '1')[1], true
+    end
+    return ticket, false
+end
+
+-- The first, what it has parked, who comes after it, and what that one has parked, or
+-- false: nil when that is not known.
 local function first()
-    local rows = call('ZRANGE', KEYS[2], '0', '3', 'WITHSCORES')
-    local at, kept = 1, nil
-    if rows[1] == '' then
-        at, kept = 3, -rows[2]
+    local members = call('ZRANGE', KEYS[2], '0', '3')
+    local at = members[1] == '' and 2 or 1
+    local ticket, parked, second = members[at], nil, members[at + 1]
+    if second and belongs(second, ticket) then
+        at, parked, second = at + 1, second, members[at + 2]
     end
-    local ticket, parked, second = rows[at], nil, rows[at + 2]
-    if ticket and belongs(second, ticket) then
-        parked, second = second, rows[at + 4]
-    end
-    return ticket, tonumber(rows[at + 1]), kept, parked, second
+    local request = members[at + 2]
+    return ticket, parked, second, request and belongs(request, second) and request
 end
 
 -- What was parked with a ticket: the last millisecond at which it may be granted;
@@ -55,9 +64,9 @@ local function parked_with(ticket)
     end
 end
 
--- Takes a ticket out of the queue, and what it has parked, which may be known.
-local function strike(ticket, parked)
-    call('ZREM', KEYS[2], ticket, parked or parked_with(ticket) or ticket)
+-- Takes a ticket out of the queue, and what it has parked.
+local function strike(ticket)
+    call('ZREM', KEYS[2], ticket, parked_with(ticket) or ticket)
 end
 
 -- How many have heard it; nil for who may not call.
@@ -85,15 +94,33 @@ local FIRST = 'F9007199254740991 '
 -- gone. 'T': the lock is free, and it is its turn. 'F', a ballot and a space: it
 -- is the first now, and what it has parked will do if its ballot is above that.
 local function call_first(news, known)
-    local ticket = known or first()
+    local ticket = known or head()
     while ticket and not hears(ticket, news) do
         strike(ticket)
-        ticket = first()
+        ticket = head()
     end
     if not ticket then
         call('DEL', KEYS[2])
     end
     return ticket
+end
+
+-- The lock was granted by this ballot: tells the next one, who may be known, that it
+-- is the first now. One whose parked request will do, and for a while yet, is left in
+-- peace: most often it has the lock before it had to know.
+local function call_next(ballot, now, turn, known, request)
+    if known and request == nil then
+        request = parked_with(known)
+    end
+    if request then
+        local last, its = string.match(request, '^(%d+) (%d+)', #known + 2)
+        local left = last - now
+        if left >= math.floor(turn / 8) and left <= math.floor(turn / 4) and
+            (its == '0' or tonumber(its) > tonumber(ballot)) then
+            return
+        end
+    end
+    call_first('F' .. ballot .. ' ', known)
 end
 
 -- The lock is free again, or is about to be: it is kept for the first, for its

@@ -8,7 +8,7 @@
 if max_ttl and tonumber(ARGV[4]) > max_ttl then
     return { 'TTL_TOO_LONG', max_ttl }
 end
-if not ARGV[8] and ballot > seen and call('PTTL', KEYS[2]) == -2 and
+if (not ARGV[7] or ARGV[7] .. (ARGV[10] or '') == '') and ballot > seen and call('PTTL', KEYS[2]) == -2 and
     call('SET', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[4]) then
     call('HSET', KEYS[3], ARGV[1], ARGV[2])
     return 'GRANTED'

@@ -6,14 +6,14 @@
 -- KEYS[3]  the guard, and the highest ballot granted in each slot; not given for
 --          a plain lock
 -- ARGV[1]  the token that names the lease
--- ARGV[2]  for how many milliseconds a free lock is kept for the first who waits
--- ARGV[3]  the lock's slot
--- ARGV[4]  the highest ballot that was ever sent for this token
--- ARGV[5]  how many milliseconds a ballot may be ahead of the clock
--- ARGV[6]  'one' when no other ballot was ever sent for this token; else ''
--- ARGV[7]  the guard as expected (see guard.lua), or ''
--- ARGV[8]  a ticket that is given up, or ''
--- ARGV[9]  a ticket with which this very request may be parked, or ''
+-- ARGV[2]  the lock's slot, the highest ballot that was ever sent for this token,
+--          and 'one' when no other was, with a space between them: mostly they are
+--          not needed, and one argument costs less than three; '' for a plain lock
+-- ARGV[3]  the guard as expected (see guard.lua), or ''
+-- ARGV[4]  a ticket that is given up, or ''
+-- ARGV[5]  a ticket with which this very request may be parked, or ''
+-- ARGV[6]  for how many milliseconds a free lock is kept for the first who waits,
+--          when it is not 200
 --
 -- Those that are empty are not given where nothing follows.
 --
@@ -24,31 +24,45 @@
 local call = redis.call
 -- pcall: a key of another type is a stranger's. Any other error is one.
 local value = redis.pcall('GET', KEYS[1])
+-- As it mostly goes: nobody waits, and the slot has the ballot, since it is the one
+-- by which this lease was granted here.
+if value == ARGV[1] and call('PTTL', KEYS[2]) == -2 and
+    (not KEYS[3] or string.find(ARGV[2], ' one', 1, true)) then
+    call('DEL', KEYS[1])
+    return 'RELEASED'
+end
 if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
     return value
 end
-local time, seen
--- Where only one ballot was sent, it is that by which this lease was granted
--- here: the slot has it.
-if KEYS[3] and not (ARGV[6] == 'one' and value == ARGV[1]) then
+
+local time, now
+local function clock()
+    if not now then
+        time = call('TIME')
+        now = time[1] * 1000 + math.floor(time[2] / 1000)
+    end
+    return now
+end
+
+-- The highest ballot that is not too far ahead of the clock.
+local function limit()
+    local max_ttl = tonumber(string.match(ARGV[3] or '', '^%S* (%d+)') or 20000)
+    -- Half a quarantine, and ten seconds at most.
+    local tolerance = math.floor((max_ttl + math.ceil(max_ttl / 10) + 1000) / 2)
+    return (clock() + math.min(tolerance, 10000)) * 1024
+end
+
+local slot, seen
+if KEYS[3] then
+    local highest
+    slot, highest = string.match(ARGV[2], '^(%d+) (%d+)')
+    seen = tonumber(call('HGET', KEYS[3], slot) or 0)
     -- What of this lease is still on its way must find its ballot too low. One
     -- far ahead of the clock is let be: it would stop the whole slot.
-    local ballot = tonumber(ARGV[4])
-    seen = tonumber(call('HGET', KEYS[3], ARGV[3]) or 0)
-    if ballot > seen then
-        time = call('TIME')
-        if ballot <= (time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[5]) * 1024 then
-            call('HSET', KEYS[3], ARGV[3], ARGV[4])
-            seen = ballot
-        end
+    local ballot = tonumber(highest)
+    if ballot > seen and ballot <= limit() then
+        call('HSET', KEYS[3], slot, highest)
+        seen = ballot
     end
-end
--- As it mostly goes: nobody waits.
-if call('PTTL', KEYS[2]) == -2 then
-    if value == ARGV[1] then
-        call('DEL', KEYS[1])
-        return 'RELEASED'
-    end
-    return value and 'FOREIGN' or 'MISSING'
 end
 

@@ -17,24 +17,26 @@ end
 -- Whether the lock, which is free, is kept for somebody else. Whoever has let
 -- its turn pass, or is gone, loses its place.
 local function yields(ticket, since, turn)
-    local head, place, kept = first()
+    local ahead, kept = head()
+    local last = kept and -call('ZSCORE', KEYS[2], '')
     -- One too far away was set before this server's clock was stepped back.
-    local in_turn = kept and now < kept and kept <= now + turn
-    while head do
+    local in_turn = kept and now < last and last <= now + turn
+    while ahead do
         -- Its place may never have been noted here, or have been lost.
-        if head == ticket or (since ~= '' and place_of(since) < place) then
+        if ahead == ticket or
+            (since ~= '' and place_of(since) < tonumber(call('ZSCORE', KEYS[2], ahead))) then
             return false
         end
         if in_turn then
             return true
         end
-        if not kept and hears(head, 'T') then
+        if not kept and hears(ahead, 'T') then
             keep(now + turn)
             return true
         end
-        kept = nil
-        strike(head)
-        head, place = first()
+        kept = false
+        strike(ahead)
+        ahead = head()
     end
     call('DEL', KEYS[2])
     return false
@@ -47,39 +49,35 @@ local function note(how, place, ticket, parked)
     return call('ZADD', KEYS[2], how, text, ticket, text, parked or ticket)
 end
 
--- Notes that the client waits, and its request, if that is to be parked. Says 1
--- when it is the first, else 0. The head is who was the first until now, at its
--- place; if it is the client itself, it has nothing parked any more.
-local function join(ticket, since, request, head, head_place)
+-- Notes that the client waits, and what it parks, if anything. Says 1 when it is the
+-- first, else 0. The other is who was the first until now; if it is the client itself,
+-- it has nothing parked any more.
+local function join(ticket, since, parked, other)
     local place = place_of(since)
-    local parked = request and ticket .. ' ' .. request
-    local noted = ticket == head and head_place
-    if not noted and note('NX', place, ticket, parked) < (parked and 2 or 1) then
+    local is_noted = ticket == other
+    if not is_noted and note('NX', place, ticket, parked) < (parked and 2 or 1) then
         -- It has waited before, and what was noted now stands at the wrong place.
-        noted = tonumber(call('ZSCORE', KEYS[2], ticket))
+        is_noted = true
         call('ZREM', KEYS[2], parked or ' ')
         call('ZREM', KEYS[2], parked_with(ticket) or ' ')
     end
-    if noted then
+    if is_noted then
         -- It keeps its place, unless that is in the future, because this server's
         -- clock was stepped back: all who come would go before it.
-        place = math.min(place, noted)
+        place = math.min(place, tonumber(call('ZSCORE', KEYS[2], ticket)))
         note('CH', place, ticket, parked)
     end
     -- Those who wait ask again every few seconds.
-    if not head or call('PTTL', KEYS[2]) < 30000 then
+    if not other or call('PTTL', KEYS[2]) < 30000 then
         call('PEXPIRE', KEYS[2], '60000')
     end
-    if head and head ~= ticket and place > head_place then
-        return 0
-    end
-    return first() == ticket and 1 or 0
+    return head() == ticket and 1 or 0
 end
 
--- The lock was granted, to the client if it waited: the next one, who may be
--- known, is first now.
-local function granted(ticket, parked, known)
-    call('ZREM', KEYS[2], ticket, '', parked or '')
-    call_first('F' .. (KEYS[3] and ARGV[2] or '0') .. ' ', known)
+-- The lock was granted by this ballot, to the client if it waited: the next one is
+-- the first now.
+local function granted(ticket, ballot, turn)
+    call('ZREM', KEYS[2], ticket, '', ticket ~= '' and parked_with(ticket) or '')
+    local known, request = first()
+    call_next(ballot, now, turn, known, request or false)
 end
-
