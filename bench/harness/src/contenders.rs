@@ -25,6 +25,9 @@ pub(crate) struct Contender {
 /// The floor that all others are measured against.
 pub(crate) const FLOOR: &str = "raw";
 
+/// The floor of going from process to process in turn, for processes of one task.
+pub(crate) const TURNS: &str = "raw-turns";
+
 /// What comes with Redis; the harness itself runs it.
 pub(crate) const REDIS_BENCHMARK: &str = "redis-benchmark";
 
@@ -60,6 +63,11 @@ pub(crate) const ALL: &[Contender] = &[
         several_nodes: true,
         leases: 100_000,
         package: Some(("name = \"redis\"", "../../../Cargo.lock")),
+        ..ORDINARY
+    },
+    Contender {
+        name: TURNS,
+        language: "rust",
         ..ORDINARY
     },
     Contender {
@@ -146,9 +154,9 @@ impl Contender {
         self.name.starts_with("redlatch")
     }
 
-    /// Whether it is redlatch, or the floor that it is measured against.
+    /// Whether it is redlatch, or a floor that it is measured against.
     pub(crate) fn is_ours(&self) -> bool {
-        self.is_redlatch() || self.name == FLOOR
+        self.is_redlatch() || [FLOOR, TURNS].contains(&self.name)
     }
 
     pub(crate) fn directory(&self) -> PathBuf {

@@ -1,6 +1,6 @@
 //! The workloads, as data.
 
-use crate::contenders::{self, Contender, FLOOR, REDIS_BENCHMARK};
+use crate::contenders::{self, Contender, FLOOR, REDIS_BENCHMARK, TURNS};
 use crate::settings::Scope;
 
 /// One row of figures: the same thing done by each contender.
@@ -86,6 +86,9 @@ pub(crate) enum Who {
 
 impl Case {
     pub(crate) fn admits(&self, contender: &Contender) -> bool {
+        if contender.name == TURNS {
+            return self.is_between_single_tasks();
+        }
         let benchmark = contender.name == REDIS_BENCHMARK;
         let admitted = match self.who {
             Who::All => true,
@@ -97,6 +100,12 @@ impl Case {
         };
         let admitted = admitted && (self.peers || contender.is_ours());
         admitted && self.processes(contender) <= MOST_PROCESSES
+    }
+
+    /// Whether one name goes round between processes of one task.
+    fn is_between_single_tasks(&self) -> bool {
+        let is_hot = |cycles: &Cycles| cycles.distinct == 0 && cycles.processes > 1;
+        matches!(&self.action, Action::Cycles(cycles) if is_hot(cycles) && cycles.tasks == 1)
     }
 
     /// How often a contender is measured.

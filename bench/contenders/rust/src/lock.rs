@@ -11,6 +11,7 @@ use rslock::LockManager;
 use crate::Error;
 use crate::job::Job;
 use crate::raw::{self, Raw};
+use crate::turns::Turns;
 
 /// rslock's longest wait between two tries. Its default of 200 ms would leave a
 /// contended lock unused for most of the time.
@@ -21,6 +22,7 @@ const RSLOCK_RETRY: Duration = Duration::from_millis(10);
 pub(crate) enum Locks {
     Redlatch { latch: Redlatch, fencing: bool },
     Raw(Arc<Raw>),
+    Turns(Arc<Turns>),
     Rslock { manager: LockManager, ttl: Duration },
 }
 
@@ -28,6 +30,7 @@ pub(crate) enum Locks {
 pub(crate) enum Held {
     Redlatch(redlatch::Guard),
     Raw(raw::Lease),
+    Turns(String),
     /// In a box: it is large, and the memory that a lease takes is measured.
     Rslock(Box<rslock::LockGuard>),
 }
@@ -40,6 +43,7 @@ impl Locks {
                 fencing: name == "redlatch-fenced",
             },
             "raw" => Self::Raw(Arc::new(Raw::connect(job).await?)),
+            "raw-turns" => Self::Turns(Arc::new(Turns::connect(job).await?)),
             "rslock" => {
                 let clients: Result<_, Error> = job.nodes.iter().map(|url| client(url)).collect();
                 let mut manager = LockManager::from_clients(clients?);
@@ -60,6 +64,7 @@ impl Locks {
                 Held::Redlatch(lock.lock().await?)
             }
             Self::Raw(raw) => Held::Raw(raw.acquire(name).await),
+            Self::Turns(turns) => Held::Turns(turns.acquire(name).await?),
             Self::Rslock { manager, ttl } => {
                 Held::Rslock(Box::new(manager.acquire(name, *ttl).await?))
             }
@@ -71,8 +76,9 @@ impl Locks {
         match (self, held) {
             (_, Held::Redlatch(guard)) => guard.release().await?,
             (Self::Raw(raw), Held::Raw(lease)) => raw.release(&lease).await?,
+            (Self::Turns(turns), Held::Turns(key)) => turns.release(&key).await?,
             (_, Held::Rslock(guard)) => guard.release().await,
-            (_, Held::Raw(_)) => unreachable!("a raw lease comes from raw locks"),
+            (_, Held::Raw(_) | Held::Turns(_)) => unreachable!("each comes from its own locks"),
         }
         Ok(())
     }
@@ -80,7 +86,7 @@ impl Locks {
     /// Whether leases are renewed without more ado; for the raw commands,
     /// `modes.rs` does it.
     pub(crate) fn renews(&self) -> bool {
-        !matches!(self, Self::Rslock { .. })
+        !matches!(self, Self::Rslock { .. } | Self::Turns(_))
     }
 }
 

@@ -3,7 +3,7 @@
 //! Takes one argument, a job in JSON, and answers with lines of JSON on stdout:
 //! `bench/README.md` has the protocol. The locks are `redlatch-fenced` and
 //! `redlatch-plain`, `rslock`, and `raw`: the same Redis commands as those of
-//! `redlatch-plain`, with no lock library around them.
+//! `redlatch-plain`, with no lock library around them; and `raw-turns`.
 //!
 //! # Layout
 //!
@@ -12,12 +12,14 @@
 //! | `job.rs` | what is to be done, and what is said about it |
 //! | `lock.rs` | the locks, behind one face |
 //! | `raw.rs` | the commands alone |
+//! | `turns.rs` | taking turns by the barest commands |
 //! | `modes.rs` | `cycles`, `hold`, `wait` and `leases` |
 
 mod job;
 mod lock;
 mod modes;
 mod raw;
+mod turns;
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! What we want to reach, beside what was measured.
 
 use super::number::{number, whole};
-use crate::contenders::{self, Contender, FLOOR};
+use crate::contenders::{self, Contender, FLOOR, TURNS};
 use crate::measure::figure;
 use crate::results::Results;
 
@@ -33,6 +33,8 @@ struct Aim {
 
 #[derive(Clone, Copy)]
 enum Bound {
+    /// None: it stands there to compare the one before it with.
+    Beside,
     Most(f64),
     Least(f64),
 }
@@ -40,6 +42,7 @@ enum Bound {
 impl Aim {
     fn met(&self) -> bool {
         match self.bound {
+            Bound::Beside => true,
             Bound::Most(most) => self.measured <= most,
             Bound::Least(least) => self.measured >= least,
         }
@@ -47,10 +50,15 @@ impl Aim {
 
     fn row(&self) -> String {
         let aim = match self.bound {
+            Bound::Beside => String::new(),
             Bound::Most(most) => format!("at most {}", number(most)),
             Bound::Least(least) => format!("at least {}", number(least)),
         };
-        let verdict = if self.met() { "met" } else { "**not met**" };
+        let verdict = match self.bound {
+            Bound::Beside => "",
+            _ if self.met() => "met",
+            _ => "**not met**",
+        };
         format!(
             "| {} | {} | {aim} | {verdict} |\n",
             self.what,
@@ -132,8 +140,13 @@ fn aims(results: &Results) -> Vec<Aim> {
                 "4: cycles/s of fenced, {}, hold 0, to the best peer",
                 shape.replace('x', "×")
             ),
-            to_best_peer(results, &case, figure::RATE),
+            to_best_peer(results, &case, FENCED, figure::RATE),
             Bound::Least(least),
+        );
+        add(
+            "4: the same of raw-turns, the least that it takes to take turns",
+            to_best_peer(results, &case, TURNS, figure::RATE),
+            Bound::Beside,
         );
         let case = format!("4/{shape}-hold1");
         add(
@@ -141,7 +154,7 @@ fn aims(results: &Results) -> Vec<Aim> {
                 "4: time held with fenced, {}, hold 1 ms, to the best peer",
                 shape.replace('x', "×")
             ),
-            to_best_peer(results, &case, figure::HELD),
+            to_best_peer(results, &case, FENCED, figure::HELD),
             Bound::Least(1.0),
         );
     }
@@ -165,14 +178,14 @@ fn aims(results: &Results) -> Vec<Aim> {
     aims
 }
 
-/// How many times the figure of the best of the others ours is.
-fn to_best_peer(results: &Results, case: &str, figure: &str) -> Option<f64> {
+/// How many times the figure of the best of the others that of one of ours is.
+fn to_best_peer(results: &Results, case: &str, ours: &str, figure: &str) -> Option<f64> {
     let is_peer = |contender: &&Contender| !contender.is_ours();
     let peers = contenders::ALL.iter().filter(is_peer);
     let best = peers
         .filter_map(|peer| results.median(case, peer.name, figure))
         .max_by(f64::total_cmp)?;
-    Some(results.median(case, FENCED, figure)? / best)
+    Some(results.median(case, ours, figure)? / best)
 }
 
 #[cfg(test)]
@@ -204,6 +217,9 @@ mod tests {
                 // Neither the floor nor we ourselves are peers.
                 sample("4/1x16-hold0", FLOOR, figure::RATE, 80.0),
                 sample("4/1x16-hold0", PLAIN, figure::RATE, 95.0),
+                sample("4/16x1-hold0", FENCED, figure::RATE, 12.0),
+                sample("4/16x1-hold0", "rslock", figure::RATE, 10.0),
+                sample("4/16x1-hold0", TURNS, figure::RATE, 15.0),
             ],
             ..Results::default()
         };
@@ -218,6 +234,8 @@ mod tests {
             ("0.80", true),
             ("1.30", false),
             ("9.00", false),
+            ("1.20", false),
+            ("1.50", true),
         ];
         assert_eq!(judged, expected.map(|(text, met)| (text.to_owned(), met)));
         assert_eq!(section(&Results::default()), "");

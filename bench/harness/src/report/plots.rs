@@ -91,8 +91,7 @@ fn bars_of(results: &Results, case: &str, figure: &str) -> Vec<Bar> {
     let bar = |contender: &contenders::Contender| {
         let value = results.summary(case, contender.name, figure)?;
         let tone = match contender.name {
-            FLOOR => Tone::Floor,
-            contenders::REDIS_BENCHMARK => Tone::Floor,
+            FLOOR | contenders::TURNS | contenders::REDIS_BENCHMARK => Tone::Floor,
             _ if contender.is_redlatch() => Tone::Ours,
             _ => Tone::Other,
         };

@@ -142,7 +142,10 @@ fn contention(results: &Results) -> Option<String> {
                 call included, and reads how often it read from a connection for it, which is \
                 about how many requests it was sent. A wait that had not ended when the time was \
                 up is not among the waits: where the unluckiest task has 0, it waited all the \
-                time. The floor tries again after a millisecond. Without a pause, cycles a second \
+                time. The floor tries again after a millisecond. With processes of one task there is \
+                raw-turns too, the barest way to take turns: `BLPOP` and `RPUSH` of a list with one \
+                element, which has no token, no ttl and no script, and is lost with its holder. \
+                Without a pause, cycles a second \
                 mostly count how often a client takes back its own lock; with one they can't be \
                 more than the time that the lock is held allows, and it is the time held that \
                 tells.\n\n![Cycles a second for one hot name, hold 0](images/performance-contention.svg)";
