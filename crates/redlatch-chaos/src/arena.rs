@@ -12,7 +12,7 @@ use crate::pulse::Pulse;
 use crate::resource::{self, RESOURCES, Updates};
 use crate::schedule::{self, Step};
 use crate::worker;
-use crate::{GRACE, MAX_TTL, NODES, WORKERS};
+use crate::{GRACE, MAX_TTL, WORKERS};
 use redlatch_testkit::Dice;
 
 /// How long it may take after the last fault until each lock is had again: a quarantine, what
@@ -40,6 +40,7 @@ pub(crate) struct Outcome {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
+    pub(crate) nodes: usize,
     pub(crate) length: Duration,
     /// Without the restart guard, nodes that forget break promise 1: to see that it is found.
     pub(crate) guard: bool,
@@ -48,8 +49,8 @@ pub(crate) struct Plan {
 /// Runs the schedule of a seed.
 pub(crate) fn run(plan: Plan) -> Outcome {
     let pulse = Pulse::start();
-    let sites = start_nodes();
-    let clock_moves = sites[NODES - 1].server.shift_clock(0);
+    let sites = start_nodes(plan.nodes);
+    let clock_moves = sites[plan.nodes - 1].server.shift_clock(0);
     let resources = resource::Server::start();
     let urls: Vec<String> = sites.iter().map(|site| site.proxy.url()).collect();
     if plan.guard {
@@ -67,8 +68,8 @@ pub(crate) fn run(plan: Plan) -> Outcome {
     let mut dice = Dice::new(!plan.seed);
     let mut episodes = Vec::new();
     let steps = match plan.guard {
-        true => schedule::plan(plan.seed, plan.length, clock_moves),
-        false => schedule::plan_amnesia(plan.seed, plan.length),
+        true => schedule::plan(plan.seed, plan.nodes, plan.length, clock_moves),
+        false => schedule::plan_amnesia(plan.seed, plan.nodes, plan.length),
     };
     for step in steps {
         episodes.push(strike(&sites, &workers, &step, &mut dice));
@@ -92,19 +93,19 @@ pub(crate) fn run(plan: Plan) -> Outcome {
     }
 }
 
-fn start_nodes() -> Vec<Site> {
+fn start_nodes(nodes: usize) -> Vec<Site> {
     let start = |node| {
         // What a killed process has written, the kernel keeps: there is no need to sync.
         let args = ["--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"];
         let mut builder = RedisServer::builder().append_only().args(args);
-        if node == NODES - 1 {
+        if node == nodes - 1 {
             builder = builder.movable_clock();
         }
         let server = builder.start();
         let proxy = server.proxy();
         Site { server, proxy }
     };
-    (0..NODES).map(start).collect()
+    (0..nodes).map(start).collect()
 }
 
 /// The servers are new: there is no need to wait out a quarantine.

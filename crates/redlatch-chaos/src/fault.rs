@@ -59,8 +59,8 @@ pub(crate) enum Reach {
 impl Reach {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Reach::Few => "at most 2 nodes",
-            Reach::Many => "3 to 5 nodes",
+            Reach::Few => "fewer nodes than a quorum",
+            Reach::Many => "a quorum or more",
             Reach::Outside => "outside promise 1",
         }
     }

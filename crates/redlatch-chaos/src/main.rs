@@ -5,10 +5,12 @@
 //! cargo run --release -p redlatch-chaos -- --seconds 3600 --seed 7 --log history.jsonl
 //! ```
 //!
-//! Five `redis-server` processes behind fault proxies, four client processes (this program, started
-//! again). Each reads a shared set under a lock, sleeps, and writes it back with one more member:
+//! Five `redis-server` processes behind fault proxies, or as many as `--nodes` says, four client
+//! processes (this program, started again). Each reads a shared set under a lock, sleeps, and writes it back with one more member:
 //! what is lost shows that two held the lock. The seed decides the faults; when exactly they meet
 //! the clients, the machine does.
+//!
+//! With `--nodes 1` requests are parked on the node, and every fault of it is one of a quorum.
 //!
 //! With `--no-guard` as the last argument the clients' restart guard is off, and all nodes are made
 //! to forget, again and again: the checker must find what comes of it.
@@ -55,7 +57,6 @@ mod worker;
 use std::process::ExitCode;
 use std::time::Duration;
 
-const NODES: usize = 5;
 const WORKERS: usize = 4;
 
 /// Short, so that quarantines are.
@@ -77,19 +78,23 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let Some(options) = Options::parse(&arguments) else {
-        eprintln!("usage: redlatch-chaos [--seconds N] [--seed N] [--log FILE] [--no-guard]");
+        eprintln!(
+            "usage: redlatch-chaos [--seconds N] [--seed N] [--nodes N] [--log FILE] [--no-guard]"
+        );
         return ExitCode::from(64);
     };
     let Options {
         seconds,
         seed,
+        nodes,
         log,
         guard,
     } = options;
     let length = Duration::from_secs(seconds);
-    println!("redlatch-chaos --seconds {seconds} --seed {seed}\n");
+    println!("redlatch-chaos --seconds {seconds} --seed {seed} --nodes {nodes}\n");
     let outcome = arena::run(arena::Plan {
         seed,
+        nodes,
         length,
         guard,
     });
@@ -127,6 +132,7 @@ fn main() -> ExitCode {
 struct Options {
     seconds: u64,
     seed: u64,
+    nodes: usize,
     log: Option<String>,
     guard: bool,
 }
@@ -137,6 +143,7 @@ impl Options {
         let mut options = Self {
             seconds: 120,
             seed: now.map_or(0, |now| now.as_secs()),
+            nodes: 5,
             log: None,
             guard: true,
         };
@@ -147,6 +154,7 @@ impl Options {
             match *name {
                 "--seconds" => options.seconds = value.parse().ok()?,
                 "--seed" => options.seed = value.parse().ok()?,
+                "--nodes" => options.nodes = value.parse().ok().filter(|nodes| *nodes > 0)?,
                 "--log" => options.log = Some((*value).to_owned()),
                 _ => return None,
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::fault::{Kind, OF_NODES, Reach};
-use crate::{NODES, QUARANTINE, WORKERS};
+use crate::{QUARANTINE, WORKERS};
 use redlatch_testkit::Dice;
 
 /// One fault, and the rest after it.
@@ -25,15 +25,16 @@ const RECOVERY: Duration = Duration::from_millis(2500);
 const ROUND: Duration = Duration::from_secs(120);
 
 /// The schedule of a run; `clock` says whether the last node's clock can be moved.
-pub(crate) fn plan(seed: u64, length: Duration, clock: bool) -> Vec<Step> {
-    let mut planner = Planner::new(seed);
+pub(crate) fn plan(seed: u64, nodes: usize, length: Duration, clock: bool) -> Vec<Step> {
+    let mut planner = Planner::new(seed, nodes);
     let rounds = (length.as_secs() / ROUND.as_secs()).max(1);
     let round = length / rounds as u32;
     for _ in 0..rounds {
         let begin = planner.now;
         let share = |percent: u32| begin + round * percent / 100;
         planner.calm(round / 20);
-        planner.few(share(45));
+        // Of one node only clients can be hit without a quorum.
+        planner.few(share(if planner.spare() > 0 { 45 } else { 15 }));
         planner.many(share(70));
         planner.outside(share(92), clock);
         planner.calm(crate::GRACE);
@@ -42,13 +43,13 @@ pub(crate) fn plan(seed: u64, length: Duration, clock: bool) -> Vec<Step> {
 }
 
 /// A schedule of nothing but what the restart guard is there for: quorums that forget.
-pub(crate) fn plan_amnesia(seed: u64, length: Duration) -> Vec<Step> {
-    let mut planner = Planner::new(seed);
+pub(crate) fn plan_amnesia(seed: u64, nodes: usize, length: Duration) -> Vec<Step> {
+    let mut planner = Planner::new(seed, nodes);
     while planner.now < length {
         let mut deck = planner.deck();
         deck.retain(|kind| kind.is_forgetful());
         for kind in deck {
-            let victims = planner.choose(NODES, NODES);
+            let victims = planner.choose(nodes, nodes);
             let length = planner.dice.millis(20, 200);
             let rest = planner.dice.millis(800, 1500);
             planner.push(kind, Reach::Many, victims, length, rest);
@@ -62,16 +63,16 @@ struct Planner {
     steps: Vec<Step>,
     now: Duration,
     /// Until when each node may not count.
-    away: [Duration; NODES],
+    away: Vec<Duration>,
 }
 
 impl Planner {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, nodes: usize) -> Self {
         Self {
             dice: Dice::new(seed),
             steps: Vec::new(),
             now: Duration::ZERO,
-            away: [Duration::ZERO; NODES],
+            away: vec![Duration::ZERO; nodes],
         }
     }
 
@@ -79,18 +80,21 @@ impl Planner {
         self.push(Kind::Calm, Reach::Few, Vec::new(), length, Duration::ZERO);
     }
 
-    /// All kinds in turn, so that no more than two nodes are away at any time.
+    /// All kinds in turn, so that no more nodes are away at any time than a quorum can spare.
     fn few(&mut self, until: Duration) {
         while self.now < until {
             for kind in self.deck() {
                 if self.now >= until {
                     break;
                 }
+                if kind != Kind::FrozenClient && self.spare() == 0 {
+                    continue;
+                }
                 let length = self.length(kind);
                 let rest = self.dice.millis(100, 800);
                 let victims = match kind {
                     Kind::FrozenClient => self.workers(),
-                    _ => self.at_most_two_away(),
+                    _ => self.few_away(),
                 };
                 self.push(kind, Reach::Few, victims, length, rest);
             }
@@ -104,8 +108,9 @@ impl Planner {
                 if self.now >= until {
                     break;
                 }
-                let count = 3 + self.dice.below(NODES as u64 - 2) as usize;
-                let victims = self.choose(NODES, count);
+                let (nodes, spare) = (self.away.len(), self.spare());
+                let count = nodes - spare + self.dice.below(spare as u64 + 1) as usize;
+                let victims = self.choose(nodes, count);
                 let length = self.length(kind);
                 // Mostly until all is well again, and sometimes into the quarantine.
                 let rest = match self.dice.below(4) {
@@ -126,11 +131,12 @@ impl Planner {
             let rest = self.dice.millis(100, 800);
             turn += 1;
             if turn % 2 == 0 && clock {
-                let last = vec![NODES - 1];
+                let last = vec![self.away.len() - 1];
                 self.push(Kind::ClockStep, Reach::Outside, last, length, rest);
             } else {
-                let count = 1 + self.dice.below(NODES as u64) as usize;
-                let victims = self.choose(NODES, count);
+                let nodes = self.away.len();
+                let count = 1 + self.dice.below(nodes as u64) as usize;
+                let victims = self.choose(nodes, count);
                 self.push(Kind::Eviction, Reach::Outside, victims, length, rest);
             }
         }
@@ -199,11 +205,17 @@ impl Planner {
         self.choose(WORKERS, count)
     }
 
-    fn at_most_two_away(&mut self) -> Vec<usize> {
-        let count = 1 + self.dice.below(2) as usize;
+    /// How many nodes a quorum can spare.
+    fn spare(&self) -> usize {
+        (self.away.len() - 1) / 2
+    }
+
+    fn few_away(&mut self) -> Vec<usize> {
+        let spare = self.spare();
+        let count = 1 + self.dice.below(spare.max(1) as u64) as usize;
         let is_away: Vec<bool> = self.away.iter().map(|&until| until > self.now).collect();
-        let mut room = 2 - is_away.iter().filter(|&&away| away).count().min(2);
-        let mut victims = self.choose(NODES, NODES);
+        let mut room = spare.saturating_sub(is_away.iter().filter(|&&away| away).count());
+        let mut victims = self.choose(is_away.len(), is_away.len());
         victims.retain(|&node| {
             let fits = is_away[node] || room > 0;
             room -= usize::from(fits && !is_away[node]);
@@ -229,13 +241,16 @@ mod tests {
 
     #[test]
     fn the_seed_decides_the_schedule() {
-        assert_eq!(plan(1, MINUTE, true), plan(1, MINUTE, true));
-        assert_ne!(plan(1, MINUTE, true), plan(2, MINUTE, true));
+        for nodes in [1, 5] {
+            let of = |seed| plan(seed, nodes, MINUTE, true);
+            assert_eq!(of(1), of(1));
+            assert_ne!(of(1), of(2));
+        }
     }
 
     #[test]
     fn a_minute_has_almost_every_kind_of_fault() {
-        let steps = plan(1, MINUTE, true);
+        let steps = plan(1, 5, MINUTE, true);
         let mut kinds: Vec<Kind> = steps.iter().map(|step| step.kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
@@ -244,10 +259,10 @@ mod tests {
 
     #[test]
     fn faults_of_few_nodes_leave_a_quorum() {
-        for seed in 0..100 {
+        for (seed, nodes, spare) in (0..100).flat_map(|seed| [(seed, 1, 0), (seed, 5, 2)]) {
             let mut now = Duration::ZERO;
-            let mut away = [Duration::ZERO; NODES];
-            for step in plan(seed, MINUTE * 4, true) {
+            let mut away = vec![Duration::ZERO; nodes];
+            for step in plan(seed, nodes, MINUTE * 4, true) {
                 let end = now + step.length;
                 if step.kind != Kind::FrozenClient {
                     let forgotten = step.kind.is_forgetful();
@@ -262,7 +277,7 @@ mod tests {
                 }
                 if step.reach == Reach::Few && step.kind != Kind::Calm {
                     let count = away.iter().filter(|&&until| until > now).count();
-                    assert!(count <= 2, "seed {seed}: {step:?}");
+                    assert!(count <= spare, "seed {seed}, {nodes} nodes: {step:?}");
                 }
                 now = end + step.rest;
             }

@@ -21,13 +21,15 @@ const TASKS_PER_LOCK: u64 = 2;
 
 /// Settings of a worker that client and administrator must agree on.
 pub(crate) fn builder(urls: &[String], restart_guard: bool) -> redlatch::Builder {
+    // Five servers, four clients and the proxies share the cores of one machine. One server answers
+    // sooner, and has to: requests of a ttl of less than eight node timeouts are not parked.
+    let node_timeout = Duration::from_millis(if urls.len() > 1 { 150 } else { 100 });
     Redlatch::builder()
         .nodes(urls)
         .restart_guard(restart_guard)
         .ttl(Duration::from_secs(1))
         .max_ttl(MAX_TTL)
-        // Five servers, four clients and the proxies share the cores of one machine.
-        .node_timeout(Duration::from_millis(150))
+        .node_timeout(node_timeout)
         .connect_timeout(Duration::from_millis(500))
 }
 
