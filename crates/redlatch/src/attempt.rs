@@ -324,7 +324,7 @@ impl Parked {
 pub(crate) struct Standing {
     /// Up to here its client need not park another.
     until: Instant,
-    /// From here on the node does not grant it any more.
+    /// From about here on the node does not grant it any more.
     pub(crate) end: Instant,
     ballot: Option<Ballot>,
 }

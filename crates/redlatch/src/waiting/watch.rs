@@ -28,7 +28,8 @@ const REMINDER: Backoff = Backoff {
 
 /// The same for one who is behind others. It is told nothing when the lock is
 /// given back: should the first let its turn pass, because its process is stopped
-/// or its place was left behind, those behind it must find out.
+/// or its place was left behind, those behind it must find out; or should it be gone,
+/// and nobody have noticed, because it had parked a request and was not called.
 const BEHIND: Backoff = Backoff {
     first: Duration::from_secs(2),
     limit: Duration::from_secs(2),
@@ -88,9 +89,9 @@ pub(crate) enum Event {
     /// We are the first now, and what we have parked won't do: a lease with this
     /// ballot was granted.
     First(Ballot),
-    /// What we have parked is over. We may have become the first meanwhile: one
-    /// whose parked request will do is not told. So ask, and park nothing, so that
-    /// we are told from now on.
+    /// It is time to ask, behind others as we are, as far as we know. We may have
+    /// become the first: one whose parked request will do is not told. So park
+    /// nothing, and we are told from now on.
     Untold,
 }
 
@@ -220,9 +221,9 @@ impl<'a> Watch<'a> {
                 // In order, so that a flood of news holds up no time that was set.
                 biased;
                 () = sleep_until(wake) => {
-                    return match untold {
-                        Some(untold) if untold <= wake => Event::Untold,
-                        _ => Event::WorthTrying,
+                    return match self.is_behind() {
+                        true => Event::Untold,
+                        false => Event::WorthTrying,
                     };
                 }
                 () = sleep_until(look.unwrap_or(begin)), if look.is_some() => {

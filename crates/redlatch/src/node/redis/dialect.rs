@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn the_scripts_know_the_usual_turn() {
         for (rule, argument) in [(&ACQUIRE, 11), (&ACQUIRE_PLAIN, 11), (&RELEASE, 6)] {
-            let known = format!("tonumber(ARGV[{argument}] or {USUAL_TURN})");
+            let known = format!("tonumber(ARGV[{argument}] or '') or {USUAL_TURN}");
             assert!(rule.text.contains(&known), "{known}");
         }
     }

@@ -22,8 +22,8 @@
 -- ARGV[11] for how many milliseconds a free lock is kept for the first who waits,
 --          when it is not 200
 --
--- Those that are empty are not given where nothing follows: each costs as much as
--- a tenth of a command.
+-- Those that are empty are not given where nothing follows: an argument costs half as
+-- much as a small command.
 --
 -- Returns GRANTED, KEPT (it is free, but somebody else's turn), FORCED, or an
 -- array: HELD with the value, the milliseconds that remain and the slot's
@@ -32,7 +32,7 @@
 -- with the longest; or what the others return.
 
 local ticket, since, number = ARGV[7] or '', ARGV[8] or '', ARGV[9] or ''
-local born, turn = tonumber(ARGV[10] or ''), tonumber(ARGV[11] or 200)
+local born, turn = tonumber(ARGV[10] or ''), tonumber(ARGV[11] or '') or 200
 local waited_for, kept = head()
 -- What was parked with this ticket is not wanted any more.
 local function withdraw()

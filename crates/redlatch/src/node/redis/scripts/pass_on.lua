@@ -1,9 +1,9 @@
--- RELEASE while somebody waits: whose turn it is now.
+-- RELEASE when it is not as mostly: whose turn it is now, if anybody waits.
 --
 -- Runs after release.lua, which see for KEYS and ARGV, and queue.lua. Has from
 -- there: value, slot and seen, the ballot of the slot, clock and limit.
 
-local turn = tonumber(ARGV[6] or 200)
+local turn = tonumber(ARGV[6] or '') or 200
 
 -- Whether this ballot would be granted: what guard.lua and ballot.lua ask for.
 local function admits(ballot)
@@ -56,7 +56,8 @@ local function hand_on(ticket, parked, second, its_request)
     local heard = publish(ticket, 'G' .. number .. ' ')
     if not heard then
         -- Who gives it back may call nobody: it stays the first.
-        local place = second and call('ZSCORE', KEYS[2], second) - 1 or clock() * 1024
+        local ahead = head()
+        local place = ahead and call('ZSCORE', KEYS[2], ahead) - 1 or clock() * 1024
         call('ZADD', KEYS[2], string.format('%.0f', place), ticket)
         call('PEXPIRE', KEYS[2], '60000')
     end

@@ -31,17 +31,16 @@ local function head()
     return ticket, false
 end
 
--- The first, what it has parked, who comes after it, and what that one has parked, or
--- false: nil when that is not known.
+-- The first, what it has parked, who comes after it, and what that one has parked.
 local function first()
-    local members = call('ZRANGE', KEYS[2], '0', '3')
+    local members = call('ZRANGE', KEYS[2], '0', '4')
     local at = members[1] == '' and 2 or 1
     local ticket, parked, second = members[at], nil, members[at + 1]
     if second and belongs(second, ticket) then
         at, parked, second = at + 1, second, members[at + 2]
     end
     local request = members[at + 2]
-    return ticket, parked, second, request and belongs(request, second) and request
+    return ticket, parked, second, request and belongs(request, second) and request or nil
 end
 
 -- What was parked with a ticket: the last millisecond at which it may be granted;
@@ -109,9 +108,6 @@ end
 -- is the first now. One whose parked request will do, and for a while yet, is left in
 -- peace: most often it has the lock before it had to know.
 local function call_next(ballot, now, turn, known, request)
-    if known and request == nil then
-        request = parked_with(known)
-    end
     if request then
         local last, its = string.match(request, '^(%d+) (%d+)', #known + 2)
         local left = last - now

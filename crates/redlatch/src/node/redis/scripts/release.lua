@@ -35,10 +35,10 @@ if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) t
     return value
 end
 
-local time, now
+local now
 local function clock()
     if not now then
-        time = call('TIME')
+        local time = call('TIME')
         now = time[1] * 1000 + math.floor(time[2] / 1000)
     end
     return now

@@ -79,5 +79,5 @@ end
 local function granted(ticket, ballot, turn)
     call('ZREM', KEYS[2], ticket, '', ticket ~= '' and parked_with(ticket) or '')
     local known, request = first()
-    call_next(ballot, now, turn, known, request or false)
+    call_next(ballot, now, turn, known, request)
 end
