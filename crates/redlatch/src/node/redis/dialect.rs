@@ -195,12 +195,13 @@ impl Dialect {
                 let keys = ballots.map_or(Keys::Queue, |_| Keys::All);
                 self.call(call, &RELEASE, form, key, keys);
                 call.text(token.as_str());
-                let raised = ballots.map(|ballots| {
-                    let one = if ballots.is_one() { " one" } else { "" };
-                    format!("{} {}{one}", fence::slot(key), ballots.highest().number())
+                let raised = ballots.map(|ballots| Optional::Highest {
+                    slot: fence::slot(key),
+                    ballot: ballots.highest().number(),
+                    is_one: ballots.is_one(),
                 });
                 let tail = [
-                    raised.as_deref().into(),
+                    raised.unwrap_or(Optional::Missing),
                     ballots.map(|_| &*self.expected).into(),
                     leaves.as_deref().into(),
                     unparks.as_deref().into(),
@@ -249,7 +250,7 @@ impl Dialect {
         call.number(1 + u64::from(has_queue) + u64::from(has_fence));
         call.text(key.as_str());
         if has_queue {
-            call.joined(&self.queue, key.as_str());
+            call.parts(&[self.queue.as_bytes(), key.as_str().as_bytes()]);
         }
         if has_fence {
             call.text(&self.fence);

@@ -1,6 +1,6 @@
 //! Commands as they go over the wire.
 
-use redis::{Cmd, RedisWrite};
+use redis::Cmd;
 
 /// Takes the arguments of a command, one after the other.
 pub(super) trait Args {
@@ -8,8 +8,8 @@ pub(super) trait Args {
 
     fn number(&mut self, number: u64) -> &mut Self;
 
-    /// One argument of two parts.
-    fn joined(&mut self, head: &str, tail: &str) -> &mut Self;
+    /// One argument of several parts.
+    fn parts(&mut self, parts: &[&[u8]]) -> &mut Self;
 
     /// Arguments that may be missing, up to the last that is not.
     fn tail(&mut self, tail: &[Optional<'_>]) -> &mut Self {
@@ -20,6 +20,21 @@ pub(super) trait Args {
                 Optional::Missing => self.text(""),
                 Optional::Text(text) => self.text(text),
                 Optional::Number(number) => self.number(*number),
+                Optional::Highest {
+                    slot,
+                    ballot,
+                    is_one,
+                } => {
+                    let mut digits = [[0; DIGITS]; 2];
+                    let [first, second] = &mut digits;
+                    let parts = [
+                        decimal((*slot).into(), first),
+                        b" ",
+                        decimal(*ballot, second),
+                        if *is_one { b" one" } else { b"" },
+                    ];
+                    self.parts(&parts)
+                }
             };
         }
         self
@@ -32,6 +47,12 @@ pub(super) enum Optional<'a> {
     Missing,
     Text(&'a str),
     Number(u64),
+    /// What a release raises, and whether that is the only ballot that was sent.
+    Highest {
+        slot: u16,
+        ballot: u64,
+        is_one: bool,
+    },
 }
 
 impl<'a> From<Option<&'a str>> for Optional<'a> {
@@ -57,9 +78,8 @@ impl Args for Cmd {
         self.arg(number)
     }
 
-    fn joined(&mut self, head: &str, tail: &str) -> &mut Self {
-        self.write_arg_fmt(format_args!("{head}{tail}"));
-        self
+    fn parts(&mut self, parts: &[&[u8]]) -> &mut Self {
+        self.arg(parts.concat())
     }
 }
 
@@ -88,9 +108,20 @@ impl<'a> Packed<'a> {
         let head = head.into_iter().flatten().copied();
         self.out.splice(self.begin..self.begin, head);
     }
+}
 
-    fn part(&mut self, parts: [&[u8]; 2]) -> &mut Self {
-        let length = parts[0].len() + parts[1].len();
+impl Args for Packed<'_> {
+    fn text(&mut self, text: &str) -> &mut Self {
+        self.parts(&[text.as_bytes()])
+    }
+
+    fn number(&mut self, number: u64) -> &mut Self {
+        let mut digits = [0; DIGITS];
+        self.parts(&[decimal(number, &mut digits)])
+    }
+
+    fn parts(&mut self, parts: &[&[u8]]) -> &mut Self {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
         let mut digits = [0; DIGITS];
         // All at once, so that it grows at most once.
         self.out.reserve(length + 32);
@@ -98,26 +129,12 @@ impl<'a> Packed<'a> {
         self.out
             .extend_from_slice(decimal(length as u64, &mut digits));
         self.out.extend_from_slice(b"\r\n");
-        self.out.extend_from_slice(parts[0]);
-        self.out.extend_from_slice(parts[1]);
+        parts
+            .iter()
+            .for_each(|part| self.out.extend_from_slice(part));
         self.out.extend_from_slice(b"\r\n");
         self.count += 1;
         self
-    }
-}
-
-impl Args for Packed<'_> {
-    fn text(&mut self, text: &str) -> &mut Self {
-        self.part([text.as_bytes(), b""])
-    }
-
-    fn number(&mut self, number: u64) -> &mut Self {
-        let mut digits = [0; DIGITS];
-        self.part([decimal(number, &mut digits), b""])
-    }
-
-    fn joined(&mut self, head: &str, tail: &str) -> &mut Self {
-        self.part([head.as_bytes(), tail.as_bytes()])
     }
 }
 
@@ -153,12 +170,12 @@ mod tests {
             };
             let mut theirs = Cmd::new();
             fill(&mut |text, number| {
-                theirs.text(text).joined(text, "tail").tail(&[number.into(), Some(text).into()]);
+                theirs.text(text).parts(&[text.as_bytes(), b"tail"]).tail(&[number.into(), Some(text).into()]);
             });
             let mut out = before.clone().into_bytes();
             let mut ours = Packed::new(&mut out);
             fill(&mut |text, number| {
-                ours.text(text).joined(text, "tail").tail(&[number.into(), Some(text).into()]);
+                ours.text(text).parts(&[text.as_bytes(), b"tail"]).tail(&[number.into(), Some(text).into()]);
             });
             ours.finish();
             let mut expected = before.into_bytes();
