@@ -154,7 +154,7 @@ impl Mutex {
             }
         };
         let batch = place.map(|place| {
-            drop(place);
+            place.leave_with_lease(self.client.settings.rest());
             queues.count(&plan.key)
         });
         let hold = Hold::new(self.client.clone(), cell, stragglers, batch);

@@ -17,7 +17,7 @@ use crate::owner::OwnerState;
 use crate::reaper::Unkept;
 use crate::settings::Settings;
 use crate::stragglers::Stragglers;
-use crate::waiting::{LONGEST_REST, Wish};
+use crate::waiting::Wish;
 
 /// Holds a lock; dropping it gives the lock back.
 ///
@@ -289,8 +289,7 @@ impl Hold {
             }
             next.is_some()
         };
-        let rest = now + settings.handover_time.min(LONGEST_REST);
-        let Some(seat) = queues.take_head(&cell.key, rest, &mut fits) else {
+        let Some(seat) = queues.take_head(&cell.key, settings.rest(), &mut fits) else {
             return false;
         };
         let Some(next) = next else { return false };

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use redlatch_core::{Owner, Ticket, Token, Ttl};
+use tokio::time::Instant;
 
 use crate::error::{ConfigError, Result};
 use crate::keys::KeyScheme;
 use crate::random;
+use crate::waiting::LONGEST_REST;
 
 /// What every lock of a client starts from.
 #[derive(Clone)]
@@ -76,6 +78,16 @@ impl Settings {
             return Err(ConfigError::TtlTooShort(ttl));
         }
         Ok(checked)
+    }
+
+    /// Until when the next who waits in this process need not ask the nodes, now that
+    /// the lock is in good hands: it is to be handed the lease.
+    pub(crate) fn rest(&self) -> Instant {
+        let rest = match self.handovers {
+            0 => Duration::ZERO,
+            _ => self.handover_time.min(LONGEST_REST),
+        };
+        Instant::now() + rest
     }
 
     /// A ticket that was never used before, for one who has waited `since`.

@@ -374,6 +374,27 @@ impl Place<'_> {
         }
     }
 
+    /// Leaves the queue with a lease that was won. The next one need not ask the
+    /// nodes before the end of its `rest`: it is to be handed that lease.
+    pub(crate) fn leave_with_lease(self, rest: Instant) {
+        self.leave(Some(rest));
+        self.seat.lock().is_taken = true;
+    }
+
+    fn leave(&self, rest: Option<Instant>) {
+        let strike = |queue: &mut Queue| queue.seats.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
+        if planted!(WakeUpLost) {
+            if let Some(queue) = self.queues.lock().get_mut(&self.key) {
+                strike(queue);
+            }
+            return;
+        }
+        self.queues.change(&self.key, rest, |queue| {
+            strike(queue);
+            Some(())
+        });
+    }
+
     /// The guard that was handed over, if one was.
     pub(crate) fn handed(&self) -> Option<Guard> {
         self.seat.lock().guard.take()
@@ -394,18 +415,8 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if planted!(WakeUpLost) {
-            let mut queues = self.queues.lock();
-            if let Some(queue) = queues.get_mut(&self.key) {
-                queue.seats.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
-            }
-            return;
-        }
         if !self.seat.lock().is_taken {
-            self.queues.change(&self.key, None, |queue| {
-                queue.seats.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
-                Some(())
-            });
+            self.leave(None);
         }
         // Nobody takes it out any more, if nobody has.
         let mut state = self.seat.lock();

@@ -308,3 +308,26 @@ async fn settings_beyond_all_clocks_do_no_harm() {
         .await
         .unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_who_is_to_be_handed_the_lease_does_not_ask_for_another() {
+    let memory = MemoryNode::new();
+    let node = Flaky::new(&memory);
+    let builder = Redlatch::builder().node(node.clone()).ttl(LONG);
+    let latch = builder.handovers(32, LONG).build().await.unwrap();
+    let other = Redlatch::builder().node(memory).ttl(LONG);
+    let other = other.build().await.unwrap();
+    let guard = other.mutex("job").lock().await.unwrap();
+    let waiting = [waiter(&latch).await, waiter(&latch).await];
+    guard.release().await.unwrap();
+    let [first, second] = waiting;
+    let first = first.await.unwrap();
+    let before = node.acquires.load(SeqCst);
+    // The runtime's clock stands still where somebody has something to do.
+    sleep(Duration::from_millis(40)).await;
+    assert_eq!(node.acquires.load(SeqCst), before, "it rests");
+    sleep(Duration::from_millis(40)).await;
+    assert!(node.acquires.load(SeqCst) > before, "not for ever");
+    first.release().await.unwrap();
+    second.await.unwrap().release().await.unwrap();
+}

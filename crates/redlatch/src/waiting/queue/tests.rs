@@ -108,3 +108,30 @@ async fn one_who_would_look_too_late_is_woken_to_rest() {
     let waited = started.elapsed();
     assert!(waited >= 2 * rest && waited < 3 * rest, "{waited:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_with_a_lease_lets_the_next_one_rest() {
+    let queues = Queues::new(Token::parse("nobody").unwrap(), |_| {});
+    let key = Key::new("k");
+    let places: [_; 3] = std::array::from_fn(|_| queues.join(&key, wish()));
+    let [first, second, third] = places;
+    let rest = Duration::from_millis(30);
+    let started = Instant::now();
+    first.leave_with_lease(started + rest);
+    assert_eq!(
+        queues.count(&key),
+        2,
+        "it has left once, and nobody else has"
+    );
+    assert!(matches!(second.turn(None).await, Some(Turn::Head)));
+    assert_eq!(started.elapsed(), rest);
+
+    // Up to when the lock is given back to the nodes.
+    second.leave_with_lease(Instant::now() + rest);
+    let waits = third.turn(None);
+    tokio::pin!(waits);
+    assert!(waits.as_mut().now_or_never().is_none(), "it rests");
+    queues.poke(&key);
+    assert!(matches!(waits.await, Some(Turn::Head)));
+    assert_eq!(started.elapsed(), rest);
+}
