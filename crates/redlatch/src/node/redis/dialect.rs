@@ -29,17 +29,28 @@ static ACQUIRE: Rule = rule!(
     "ballot.lua",
     "quick.lua",
     "queue.lua",
+    "join.lua",
+    "acquire.lua",
+    "call.lua",
     "turn.lua",
-    "acquire.lua"
+    "grant.lua"
 );
-static ACQUIRE_PLAIN: Rule = rule!("plain.lua", "queue.lua", "turn.lua", "acquire.lua");
+static ACQUIRE_PLAIN: Rule = rule!(
+    "plain.lua",
+    "queue.lua",
+    "join.lua",
+    "acquire.lua",
+    "call.lua",
+    "turn.lua",
+    "grant.lua"
+);
 static EXTEND: Rule = rule!("extend.lua");
 static EXTEND_GUARDED: Rule = rule!(
     where "local fence, slot, expected, longest = KEYS[2], nil, ARGV[3], ARGV[4]";
     "guard.lua",
     "extend.lua"
 );
-static RELEASE: Rule = rule!("release.lua", "queue.lua", "pass_on.lua");
+static RELEASE: Rule = rule!("release.lua", "queue.lua", "call.lua", "pass_on.lua");
 static FORCE: Rule = rule!(
     where "local fence, slot, expected, longest = KEYS[2], ARGV[1], ARGV[3], ARGV[4]";
     "guard.lua",

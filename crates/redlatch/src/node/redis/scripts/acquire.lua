@@ -3,7 +3,7 @@
 --          others has just confirmed it.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the queue (see quick.lua, queue.lua and turn.lua, which run before this)
+-- KEYS[2]  the queue (see quick.lua, queue.lua and join.lua, which run before this)
 -- KEYS[3]  the guard (see guard.lua) and the highest ballot granted in each slot
 --          (see ballot.lua), which both run before those; fields f<slot> say by
 --          which ballot a lock was taken away by force. Not given for a plain
@@ -29,14 +29,14 @@
 -- array: HELD with the value, the milliseconds that remain and the slot's
 -- ballot; QUEUED with 1 for the first in the queue or 0, and, when the lock is
 -- not free, the same; LOW with the ballot to exceed and the clock; TTL_TOO_LONG
--- with the longest; or what the others return.
+-- with the longest; or what the others return. Goes on, when the lock
+-- is free, with call.lua, turn.lua and grant.lua.
 
 local ticket, since, number = ARGV[7] or '', ARGV[8] or '', ARGV[9] or ''
 local born, turn = tonumber(ARGV[10] or ''), tonumber(ARGV[11] or '') or 200
-local waited_for, kept = head()
 -- What was parked with this ticket is not wanted any more.
 local function withdraw()
-    local parked = waited_for and ticket ~= '' and parked_with(ticket)
+    local parked = ticket ~= '' and parked_with(ticket)
     if parked then
         call('ZREM', KEYS[2], parked)
     end
@@ -49,38 +49,9 @@ local function request()
             ARGV[4] .. ' ' .. number .. ' ' .. ARGV[3]
     end
 end
-local forced = born and
-    tonumber(call('HGET', KEYS[3], 'f' .. ARGV[1]) or 0) > born
 -- pcall: a key of another type is a stranger's. Any other error is one.
 local value = redis.pcall('GET', KEYS[1])
-if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
-    return value
-end
-
-if not value then
-    if forced then
-        return 'FORCED'
-    elseif ballot <= seen then
-        withdraw()
-        return { 'LOW', seen, now }
-    end
-    -- A lease that joins again asks nobody: it was its turn all the time.
-    if waited_for and waited_for ~= ticket and not born and
-        yields(ticket, since, turn) then
-        if ticket == '' then
-            return 'KEPT'
-        end
-        return { 'QUEUED', join(ticket, since, request(), head()) }
-    end
-    call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
-    if KEYS[3] then
-        call('HSET', KEYS[3], ARGV[1], ARGV[2])
-    end
-    if waited_for then
-        granted(ticket, KEYS[3] and ARGV[2] or '0', turn)
-    end
-    return 'GRANTED'
-elseif value == ARGV[3] then
+if value == ARGV[3] then
     -- A resend, or proposed again with a higher ballot. The lease is not
     -- lengthened: its holder counts from the first request.
     withdraw()
@@ -88,21 +59,23 @@ elseif value == ARGV[3] then
         call('HSET', KEYS[3], ARGV[1], ARGV[2])
     end
     return 'GRANTED'
+elseif value then
+    if type(value) == 'table' then
+        if not string.find(value.err, 'WRONGTYPE', 1, true) then
+            return value
+        end
+        value = false
+    end
+    local left = call('PTTL', KEYS[1])
+    if ticket == '' then
+        return { 'HELD', value, left, slot_ballot }
+    end
+    local first, kept = join(ticket, since, request())
+    if kept then
+        -- Whoever took it may know nothing of the queue: the first has not let its
+        -- turn pass.
+        call('ZREM', KEYS[2], '')
+    end
+    return { 'QUEUED', first == ticket and 1 or 0, value, left, slot_ballot }
 end
 
-if type(value) == 'table' then
-    value = false
-end
-local left = call('PTTL', KEYS[1])
-if ticket == '' then
-    return { 'HELD', value, left, slot_ballot }
-end
--- Whoever took it may know nothing of the queue: then the first has not let its
--- turn pass.
-if kept then
-    call('ZREM', KEYS[2], '')
-end
-if waited_for == ticket then
-    withdraw()
-end
-return { 'QUEUED', join(ticket, since, request(), waited_for), value, left, slot_ballot }

@@ -10,8 +10,8 @@
 --   slot_ballot  the highest that was granted in the slot, as a number
 --   seen         what the ballot must exceed: that, or the floor
 
-local ballot = tonumber(ARGV[2])
-slot_ballot = tonumber(slot_ballot or 0)
+local ballot = ARGV[2] + 0
+slot_ballot = (slot_ballot or 0) + 0
 local seen = slot_ballot
 if floor > seen then
     seen = floor

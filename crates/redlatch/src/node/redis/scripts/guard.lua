@@ -27,8 +27,8 @@ if expected and expected ~= '' then
     local noted = slot and call('HMGET', fence, 'guard', 'floor', slot) or
         call('HMGET', fence, 'guard', 'floor')
     slot_ballot = noted[3]
-    floor = tonumber(noted[2] or 0)
-    max_ttl = tonumber(longest)
+    floor = (noted[2] or 0) + 0
+    max_ttl = longest + 0
     -- Mostly all is as expected, and the last quarantine is over: the floor is
     -- not below the ballot of when it ends.
     if noted[1] ~= expected or not noted[2] or floor > now * 1024 then

@@ -1,9 +1,25 @@
 -- RELEASE when it is not as mostly: whose turn it is now, if anybody waits.
 --
--- Runs after release.lua, which see for KEYS and ARGV, and queue.lua. Has from
--- there: value, slot and seen, the ballot of the slot, clock and limit.
+-- Runs after release.lua, which see for KEYS and ARGV, and call.lua. Has from
+-- there: value, now, slot and seen, the ballot of the slot, and limit.
 
 local turn = tonumber(ARGV[6] or '') or 200
+
+-- What was parked with a ticket: the last millisecond at which it may be granted;
+-- its ballot, 0 for a plain lock; its ttl, its number, and its token.
+local function parts(parked, ticket)
+    local last, ballot, ttl, number, token =
+        string.match(parked, '^(%d+) (%d+) (%d+) (%d+) (.*)$', #ticket + 2)
+    return last + 0, ballot, ttl, number, token
+end
+
+-- The lock is free again, or is about to be: it is kept for the first, for its
+-- turn of so many milliseconds.
+local function freed(known)
+    if call_first('T', known) then
+        call('ZADD', KEYS[2], string.format('-%.0f', now + turn), '')
+    end
+end
 
 -- Whether this ballot would be granted: what guard.lua and ballot.lua ask for.
 local function admits(ballot)
@@ -26,12 +42,12 @@ local function admits(ballot)
                 return false
             end
         end
-        if not noted[2] or tonumber(noted[3]) > clock() then
+        if not noted[2] or noted[3] + 0 > now then
             return false
         end
-        seen = math.max(seen, tonumber(noted[2]))
+        seen = math.max(seen, noted[2] + 0)
     end
-    return ballot > seen and ballot <= limit()
+    return ballot > seen and ballot <= limit
 end
 
 -- Grants the lock to the request that the first has parked, by the rules for
@@ -39,8 +55,8 @@ end
 local function hand_on(ticket, parked, second, its_request)
     local last, ballot, ttl, number, token = parts(parked, ticket)
     -- One too far away was parked before this server's clock was stepped back.
-    if clock() > last or last > clock() + math.floor(turn / 4) or
-        (ballot ~= '0' and not admits(tonumber(ballot))) then
+    if now > last or last > now + math.floor(turn / 4) or
+        (ballot ~= '0' and not admits(ballot + 0)) then
         return false
     end
     -- Said last: a server that refuses to write (it has no memory or no replica
@@ -52,12 +68,12 @@ local function hand_on(ticket, parked, second, its_request)
     call('SET', KEYS[1], token, 'PX', ttl)
     -- A server writes first to the client that it has called last. It is the one
     -- who has the lock now that everybody waits for.
-    call_next(ballot, clock(), turn, second, its_request)
+    call_next(ballot, now, turn, second, its_request)
     local heard = publish(ticket, 'G' .. number .. ' ')
     if not heard then
         -- Who gives it back may call nobody: it stays the first.
         local ahead = head()
-        local place = ahead and call('ZSCORE', KEYS[2], ahead) - 1 or clock() * 1024
+        local place = ahead and call('ZSCORE', KEYS[2], ahead) - 1 or now * 1024
         call('ZADD', KEYS[2], string.format('%.0f', place), ticket)
         call('PEXPIRE', KEYS[2], '60000')
     end
@@ -78,7 +94,7 @@ if waited_for and leaves ~= '' then
     -- What it was called for goes to the next.
     if waited_for == leaves then
         if call('PTTL', KEYS[1]) == -2 then
-            freed(clock(), turn)
+            freed()
         else
             call_first(FIRST)
         end
@@ -93,7 +109,7 @@ if value == ARGV[1] then
     -- Called before the key is gone, so that the first hears it before it is
     -- told of that: it need not look then.
     if waited_for then
-        freed(clock(), turn, waited_for)
+        freed(waited_for)
     end
     call('DEL', KEYS[1])
     return 'RELEASED'

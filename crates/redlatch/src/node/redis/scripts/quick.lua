@@ -5,7 +5,7 @@
 -- costs nothing here. Who has a ticket, or joins again, is not expected to find it
 -- so, and a plain lock without a ticket needs no script.
 
-if max_ttl and tonumber(ARGV[4]) > max_ttl then
+if max_ttl and ARGV[4] + 0 > max_ttl then
     return { 'TTL_TOO_LONG', max_ttl }
 end
 if (not ARGV[7] or ARGV[7] .. (ARGV[10] or '') == '') and ballot > seen and call('PTTL', KEYS[2]) == -2 and

@@ -35,32 +35,22 @@ if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) t
     return value
 end
 
-local now
-local function clock()
-    if not now then
-        local time = call('TIME')
-        now = time[1] * 1000 + math.floor(time[2] / 1000)
-    end
-    return now
-end
-
--- The highest ballot that is not too far ahead of the clock.
-local function limit()
-    local max_ttl = tonumber(string.match(ARGV[3] or '', '^%S* (%d+)') or 20000)
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- The ballot of the slot, and the highest that is not too far ahead of the clock.
+local slot, seen, limit
+if KEYS[3] then
+    local max_ttl = (string.match(ARGV[3] or '', '^%S* (%d+)') or 20000) + 0
     -- Half a quarantine, and ten seconds at most.
     local tolerance = math.floor((max_ttl + math.ceil(max_ttl / 10) + 1000) / 2)
-    return (clock() + math.min(tolerance, 10000)) * 1024
-end
-
-local slot, seen
-if KEYS[3] then
+    limit = (now + math.min(tolerance, 10000)) * 1024
     local highest
     slot, highest = string.match(ARGV[2], '^(%d+) (%d+)')
-    seen = tonumber(call('HGET', KEYS[3], slot) or 0)
+    seen = (call('HGET', KEYS[3], slot) or 0) + 0
     -- What of this lease is still on its way must find its ballot too low. One
     -- far ahead of the clock is let be: it would stop the whole slot.
-    local ballot = tonumber(highest)
-    if ballot > seen and ballot <= limit() then
+    local ballot = highest + 0
+    if ballot > seen and ballot <= limit then
         call('HSET', KEYS[3], slot, highest)
         seen = ballot
     end
