@@ -154,7 +154,8 @@ impl Mutex {
             }
         };
         let batch = place.map(|place| {
-            place.leave_with_lease(self.client.settings.rest());
+            let Client { settings, .. } = &*self.client;
+            place.leave_with_lease(settings.rest(plan.terms.ttl, self.fencing));
             queues.count(&plan.key)
         });
         let hold = Hold::new(self.client.clone(), cell, stragglers, batch);

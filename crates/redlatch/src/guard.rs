@@ -261,6 +261,7 @@ impl Hold {
     /// Another process knows the lease: it is not handed around in this one.
     pub(crate) fn share(&self) {
         self.exported.store(true, Ordering::Relaxed);
+        self.client.queues.poke(&self.lease.cell().key);
     }
 
     /// Hands the lease to the first who waits for it in this process, with no
@@ -280,16 +281,15 @@ impl Hold {
         }
         let cell = self.lease.cell().clone();
         let terms = cell.lock().lease.terms();
+        let rest = settings.rest(terms.ttl, cell.fence.is_some());
         let mut next = None;
         let mut fits = |wish: &Wish| {
-            // Another ttl, or a bound of its own, and it needs a lease of its own.
-            let same = wish.terms.ttl == terms.ttl && wish.fencing == cell.fence.is_some();
-            if same && wish.terms.renewal && wish.terms.max_hold.is_none() {
+            if wish.is_met_by(rest.ttl, rest.fencing) {
                 next = cell.handed_on(wish.terms);
             }
             next.is_some()
         };
-        let Some(seat) = queues.take_head(&cell.key, settings.rest(), &mut fits) else {
+        let Some(seat) = queues.take_head(&cell.key, rest, &mut fits) else {
             return false;
         };
         let Some(next) = next else { return false };

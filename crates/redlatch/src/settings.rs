@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::error::{ConfigError, Result};
 use crate::keys::KeyScheme;
 use crate::random;
-use crate::waiting::LONGEST_REST;
+use crate::waiting::{LONGEST_REST, Rest};
 
 /// What every lock of a client starts from.
 #[derive(Clone)]
@@ -80,14 +80,19 @@ impl Settings {
         Ok(checked)
     }
 
-    /// Until when the next who waits in this process need not ask the nodes, now that
-    /// the lock is in good hands: it is to be handed the lease.
-    pub(crate) fn rest(&self) -> Instant {
+    /// For how long the next who waits in this process leaves the nodes alone, now
+    /// that somebody has got a lease like this.
+    pub(crate) fn rest(&self, ttl: Ttl, fencing: bool) -> Rest {
         let rest = match self.handovers {
             0 => Duration::ZERO,
             _ => self.handover_time.min(LONGEST_REST),
         };
-        Instant::now() + rest
+        let until = Instant::now() + rest;
+        Rest {
+            until,
+            ttl,
+            fencing,
+        }
     }
 
     /// A ticket that was never used before, for one who has waited `since`.

@@ -10,5 +10,5 @@ mod contended;
 mod queue;
 mod watch;
 
-pub(crate) use queue::{LONGEST_REST, Place, Queues, Turn, Wish};
+pub(crate) use queue::{LONGEST_REST, Place, Queues, Rest, Turn, Wish};
 pub(crate) use watch::{Event, Watch};

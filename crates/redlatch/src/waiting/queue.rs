@@ -88,6 +88,25 @@ pub(crate) struct Wish {
     pub(crate) fencing: bool,
 }
 
+impl Wish {
+    /// Whether a lease like this will do, when it is handed over. For another ttl, or
+    /// a bound of its own, it needs a lease of its own.
+    pub(crate) fn is_met_by(&self, ttl: Ttl, fencing: bool) -> bool {
+        let terms = &self.terms;
+        let is_same = terms.ttl == ttl && self.fencing == fencing;
+        is_same && terms.renewal && terms.max_hold.is_none()
+    }
+}
+
+/// Somebody in this process has got the lock: until when the next one need not ask
+/// the nodes, if it is to be handed a lease like this.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    pub(crate) until: Instant,
+    pub(crate) ttl: Ttl,
+    pub(crate) fencing: bool,
+}
+
 /// One who waits.
 struct Seat {
     wish: Wish,
@@ -103,7 +122,7 @@ struct State {
     rest: Option<Instant>,
     /// When it looks by itself: it need not be woken for a rest that ends later.
     looks_at: Option<Instant>,
-    /// Whether it was taken out of the queue, to be handed a lease.
+    /// Whether it is out of the queue: to be handed a lease, or with one that it won.
     is_taken: bool,
     /// A lease that was handed over, until its new holder takes it.
     guard: Option<Guard>,
@@ -165,12 +184,11 @@ impl Queues {
     }
 
     /// Takes the head out of the queue for this lock, to be handed a lease, if
-    /// there is one whom `fits` accepts. The next one need not ask the nodes
-    /// before the end of its `rest`: the lock is in good hands.
+    /// there is one whom `fits` accepts. The next one rests.
     pub(crate) fn take_head(
         &self,
         key: &Key,
-        rest: Instant,
+        rest: Rest,
         fits: impl FnOnce(&Wish) -> bool,
     ) -> Option<Taken> {
         self.change(key, Some(rest), |queue| {
@@ -186,8 +204,8 @@ impl Queues {
         })
     }
 
-    /// A holder in this process gives the lock back to the nodes: the head need
-    /// not rest any longer.
+    /// A holder in this process gives the lock back to the nodes, or will hand it to
+    /// nobody: the head need not rest any longer.
     pub(crate) fn poke(&self, key: &Key) {
         if self.are_any()
             && let Some(head) = self.lock().get(key).and_then(|queue| queue.seats.front())
@@ -202,7 +220,7 @@ impl Queues {
     fn change<T>(
         &self,
         key: &Key,
-        rest: Option<Instant>,
+        rest: Option<Rest>,
         change: impl FnOnce(&mut Queue) -> Option<T>,
     ) -> Option<T> {
         if !self.are_any() {
@@ -214,6 +232,8 @@ impl Queues {
         if let Some(first) = queue.seats.front() {
             let mut state = first.lock();
             if !state.is_head {
+                let will_do = |rest: &Rest| first.wish.is_met_by(rest.ttl, rest.fencing);
+                let rest = rest.filter(will_do).map(|rest| rest.until);
                 state.is_head = true;
                 state.rest = rest;
                 // Where the lock goes around quickly, it is handed over before
@@ -374,14 +394,13 @@ impl Place<'_> {
         }
     }
 
-    /// Leaves the queue with a lease that was won. The next one need not ask the
-    /// nodes before the end of its `rest`: it is to be handed that lease.
-    pub(crate) fn leave_with_lease(self, rest: Instant) {
+    /// Leaves the queue with a lease that was won. The next one rests.
+    pub(crate) fn leave_with_lease(self, rest: Rest) {
         self.leave(Some(rest));
         self.seat.lock().is_taken = true;
     }
 
-    fn leave(&self, rest: Option<Instant>) {
+    fn leave(&self, rest: Option<Rest>) {
         let strike = |queue: &mut Queue| queue.seats.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
         if planted!(WakeUpLost) {
             if let Some(queue) = self.queues.lock().get_mut(&self.key) {

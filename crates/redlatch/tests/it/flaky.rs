@@ -309,25 +309,44 @@ async fn settings_beyond_all_clocks_do_no_harm() {
         .unwrap();
 }
 
-#[tokio::test(start_paused = true)]
-async fn one_who_is_to_be_handed_the_lease_does_not_ask_for_another() {
-    let memory = MemoryNode::new();
-    let node = Flaky::new(&memory);
+/// Two who wait for the lock `job` until somebody else gives it back, one of whom
+/// has it then.
+async fn one_of_two_has_it(node: &Flaky) -> (redlatch::Guard, JoinHandle<redlatch::Guard>) {
+    let other = Redlatch::builder().node(node.inner.clone()).ttl(LONG);
+    let other = other.build().await.unwrap();
     let builder = Redlatch::builder().node(node.clone()).ttl(LONG);
     let latch = builder.handovers(32, LONG).build().await.unwrap();
-    let other = Redlatch::builder().node(memory).ttl(LONG);
-    let other = other.build().await.unwrap();
     let guard = other.mutex("job").lock().await.unwrap();
-    let waiting = [waiter(&latch).await, waiter(&latch).await];
+    let (first, second) = (waiter(&latch).await, waiter(&latch).await);
     guard.release().await.unwrap();
-    let [first, second] = waiting;
-    let first = first.await.unwrap();
+    (first.await.unwrap(), second)
+}
+
+// The runtime's clock stands still while somebody has something to do.
+#[tokio::test(start_paused = true)]
+async fn one_who_is_to_be_handed_the_lease_does_not_ask_for_another() {
+    let node = Flaky::new(&MemoryNode::new());
+    let (first, second) = one_of_two_has_it(&node).await;
     let before = node.acquires.load(SeqCst);
-    // The runtime's clock stands still where somebody has something to do.
     sleep(Duration::from_millis(40)).await;
     assert_eq!(node.acquires.load(SeqCst), before, "it rests");
     sleep(Duration::from_millis(40)).await;
     assert!(node.acquires.load(SeqCst) > before, "not for ever");
+    first.release().await.unwrap();
+    second.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_will_not_be_handed_the_lease_asks_at_once() {
+    let node = Flaky::new(&MemoryNode::new());
+    let (first, second) = one_of_two_has_it(&node).await;
+    let (before, begin) = (node.acquires.load(SeqCst), tokio::time::Instant::now());
+    let _known_elsewhere = first.export();
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+    assert!(node.acquires.load(SeqCst) > before);
     first.release().await.unwrap();
     second.await.unwrap().release().await.unwrap();
 }

@@ -15,6 +15,23 @@ fn wish() -> Wish {
     }
 }
 
+/// The same, with a bound of its own.
+fn bounded() -> Wish {
+    let mut wish = wish();
+    wish.terms.max_hold = Some(Duration::from_secs(60));
+    wish
+}
+
+/// A rest for those who want the same.
+fn rest(until: Instant) -> Rest {
+    let ttl = wish().terms.ttl;
+    Rest {
+        until,
+        ttl,
+        fencing: true,
+    }
+}
+
 #[tokio::test]
 async fn turns_come_in_order_and_nothing_is_left_behind() {
     let queues = Queues::new(Token::parse("nobody").unwrap(), |_| {});
@@ -73,7 +90,7 @@ async fn where_the_lock_goes_around_quickly_only_who_gets_it_is_woken() {
         turns[at].as_mut().poll(&mut Context::from_waker(&waker))
     };
     let woken = |at: usize| wakes[at].0.load(Ordering::Relaxed);
-    let take_head = || queues.take_head(&key, Instant::now() + LONGEST_REST, |_| true);
+    let take_head = || queues.take_head(&key, rest(Instant::now() + LONGEST_REST), |_| true);
     assert!((1..3).all(|at| poll(at).is_pending()));
 
     // The second need not hear that it is the first now: it looks by itself.
@@ -96,42 +113,46 @@ async fn one_who_would_look_too_late_is_woken_to_rest() {
     let queues = Queues::new(Token::parse("nobody").unwrap(), |_| {});
     let key = Key::new("k");
     let (_first, second) = (queues.join(&key, wish()), queues.join(&key, wish()));
-    let rest = Duration::from_millis(5);
+    let length = Duration::from_millis(5);
     let started = Instant::now();
     let taking = async {
-        tokio::time::sleep(rest).await;
-        queues.take_head(&key, Instant::now() + rest, |_| true)
+        tokio::time::sleep(length).await;
+        queues.take_head(&key, rest(Instant::now() + length), |_| true)
     };
     let (turn, taken) = tokio::join!(second.turn(None), taking);
     assert!(matches!(turn, Some(Turn::Head)) && taken.is_some());
     // The timer counts in milliseconds.
     let waited = started.elapsed();
-    assert!(waited >= 2 * rest && waited < 3 * rest, "{waited:?}");
+    assert!(waited >= 2 * length && waited < 3 * length, "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_leaves_with_a_lease_lets_the_next_one_rest() {
     let queues = Queues::new(Token::parse("nobody").unwrap(), |_| {});
     let key = Key::new("k");
-    let places: [_; 3] = std::array::from_fn(|_| queues.join(&key, wish()));
-    let [first, second, third] = places;
-    let rest = Duration::from_millis(30);
+    let others: [_; 3] = std::array::from_fn(|_| queues.join(&key, wish()));
+    let bounded = queues.join(&key, bounded());
+    let [first, second, third] = others;
+    let length = Duration::from_millis(30);
     let started = Instant::now();
-    first.leave_with_lease(started + rest);
+    first.leave_with_lease(rest(started + length));
     assert_eq!(
         queues.count(&key),
-        2,
+        3,
         "it has left once, and nobody else has"
     );
     assert!(matches!(second.turn(None).await, Some(Turn::Head)));
-    assert_eq!(started.elapsed(), rest);
+    assert_eq!(started.elapsed(), length);
 
-    // Up to when the lock is given back to the nodes.
-    second.leave_with_lease(Instant::now() + rest);
-    let waits = third.turn(None);
-    tokio::pin!(waits);
-    assert!(waits.as_mut().now_or_never().is_none(), "it rests");
+    // Up to when it can't be handed the lease any more.
+    second.leave_with_lease(rest(Instant::now() + length));
+    assert!(third.turn(None).now_or_never().is_none(), "it rests");
     queues.poke(&key);
-    assert!(matches!(waits.await, Some(Turn::Head)));
-    assert_eq!(started.elapsed(), rest);
+    assert!(matches!(third.turn(None).await, Some(Turn::Head)));
+    assert_eq!(started.elapsed(), length);
+
+    // It needs a lease of its own.
+    third.leave_with_lease(rest(Instant::now() + length));
+    assert!(matches!(bounded.turn(None).await, Some(Turn::Head)));
+    assert_eq!(started.elapsed(), length);
 }

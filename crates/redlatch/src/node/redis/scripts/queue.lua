@@ -1,4 +1,4 @@
--- The queue of clients that wait for a lock, and whose turn it is.
+-- The queue of clients that wait for a lock.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the queue, a sorted set of tickets by since when each has waited. A
