@@ -35,7 +35,12 @@ impl Mutex {
         plan: &Plan,
         deadline: Option<Instant>,
     ) -> Result<Option<Guard>> {
-        let Client { queues, driver, .. } = &*self.client;
+        let Client {
+            queues,
+            driver,
+            settings,
+            ..
+        } = &*self.client;
         let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let mut contest = Contest::default();
         let wish = Wish {
@@ -101,7 +106,7 @@ impl Mutex {
                 watch = Some(Watch::new(driver, &plan.key));
             }
             let tried = Instant::now();
-            let last = std::mem::replace(&mut order, self.client.settings.number());
+            let last = std::mem::replace(&mut order, settings.number());
             let parks = parks && !std::mem::take(&mut untold);
             let mut attempt = self
                 .attempt(plan, place.as_ref(), parks, last..order)
@@ -154,7 +159,6 @@ impl Mutex {
             }
         };
         let batch = place.map(|place| {
-            let Client { settings, .. } = &*self.client;
             place.leave_with_lease(settings.rest(plan.terms.ttl, self.fencing));
             queues.count(&plan.key)
         });

@@ -23,27 +23,23 @@ macro_rules! rule {
     }};
 }
 
-static ACQUIRE: Rule = rule!(
+/// ACQUIRE, which begins with these files.
+macro_rules! acquire {
+    ($($begin:tt)+) => {
+        rule!(
+            $($begin)+,
+            "queue.lua", "join.lua", "acquire.lua", "call.lua", "turn.lua", "grant.lua"
+        )
+    };
+}
+
+static ACQUIRE: Rule = acquire!(
     where "local fence, slot, expected, longest = KEYS[3], ARGV[1], ARGV[5], ARGV[6]";
     "guard.lua",
     "ballot.lua",
-    "quick.lua",
-    "queue.lua",
-    "join.lua",
-    "acquire.lua",
-    "call.lua",
-    "turn.lua",
-    "grant.lua"
+    "quick.lua"
 );
-static ACQUIRE_PLAIN: Rule = rule!(
-    "plain.lua",
-    "queue.lua",
-    "join.lua",
-    "acquire.lua",
-    "call.lua",
-    "turn.lua",
-    "grant.lua"
-);
+static ACQUIRE_PLAIN: Rule = acquire!("plain.lua");
 static EXTEND: Rule = rule!("extend.lua");
 static EXTEND_GUARDED: Rule = rule!(
     where "local fence, slot, expected, longest = KEYS[2], nil, ARGV[3], ARGV[4]";
