@@ -63,7 +63,7 @@ pub(crate) mod figure {
     pub(crate) const MANY: f64 = 100_000.0;
     pub(crate) const CLIENT_KEEPING: &str = "client_cpu_ms_per_s_100000_leases";
     pub(crate) const SERVER_KEEPING: &str = "server_cpu_ms_per_s_100000_leases";
-    /// Calls of scripts, which most libraries renew one lease by.
+    /// Expiries set: by that a lease is renewed.
     pub(crate) const RENEWALS: &str = "renewals_per_s";
     pub(crate) const CLIENT_RENEWAL: &str = "client_cpu_us_per_renewal";
     pub(crate) const SERVER_RENEWAL: &str = "server_cpu_us_per_renewal";

@@ -30,8 +30,8 @@ pub(crate) struct Work {
     pub(crate) commands: u64,
     /// How often they read from a connection.
     pub(crate) reads: u64,
-    /// Scripts called.
-    pub(crate) scripts: u64,
+    /// Expiries set: by that a lease is renewed.
+    pub(crate) renewals: u64,
     pub(crate) cpu: Duration,
     /// How often they were asked for all this.
     questions: u64,
@@ -45,7 +45,7 @@ impl Work {
         Self {
             commands: more(self.commands, before.commands + asked),
             reads: more(self.reads, before.reads + asked),
-            scripts: more(self.scripts, before.scripts),
+            renewals: more(self.renewals, before.renewals),
             cpu: self.cpu.saturating_sub(before.cpu),
             questions: asked,
         }
@@ -118,7 +118,9 @@ impl Servers {
             work.cpu += usage::cpu(server.pid()).unwrap_or_default();
             work.commands += number("total_commands_processed:");
             work.reads += number("total_reads_processed:");
-            work.scripts += number("cmdstat_evalsha:calls=") + number("cmdstat_eval:calls=");
+            for command in ["expire", "pexpire", "expireat", "pexpireat"] {
+                work.renewals += number(&format!("cmdstat_{command}:calls="));
+            }
         }
         work.questions = self.questions.get() + self.fleet.len() as u64;
         self.questions.set(work.questions);
@@ -197,9 +199,9 @@ mod tests {
         let nothing = servers.work().since(before);
         assert_eq!((nothing.commands, nothing.reads), (0, 0));
         servers.fleet[0].command(&["PING"]);
-        servers.fleet[1].command(&["EVAL", "return redis.call('PING')", "0"]);
+        servers.fleet[1].command(&["EVAL", "return redis.call('PEXPIRE', 'x', 1)", "0"]);
         let work = servers.work().since(before);
-        assert_eq!((work.commands, work.reads, work.scripts), (3, 2, 1));
+        assert_eq!((work.commands, work.reads, work.renewals), (3, 2, 1));
     }
 
     #[test]

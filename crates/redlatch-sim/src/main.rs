@@ -19,7 +19,8 @@ redlatch-sim --kept
   --minority       no other fault than that a minority of the nodes goes away
   --stopped        no other fault than that one client after the other is stopped
   --workload N     1: fenced locks only; 2: plain locks, owners, `run` and force too; 3: with
-                   servers that refuse to write, too (default 3; 1 where a mistake is planted)
+                   servers that refuse to write, too; 4: with tasks that want several locks
+                   at once, too (default 4; 1 where a mistake is planted)
   --kept           replay the seeds that once failed (seeds.txt)
   --planted NAME   plant a known mistake, and look for the first seed that finds it
 names: skip-validity quorum-of-answers release-overtakes no-restart-guard
@@ -47,7 +48,7 @@ impl Options {
     /// Mistakes are looked for where there is nothing but what they are about.
     fn workload(&self) -> Workload {
         let usual = match self.planted.is_empty() {
-            true => Workload::Third,
+            true => Workload::Fourth,
             false => Workload::First,
         };
         self.workload.unwrap_or(usual)
@@ -104,6 +105,7 @@ fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
                     1 => Workload::First,
                     2 => Workload::Second,
                     3 => Workload::Third,
+                    4 => Workload::Fourth,
                     other => return Err(format!("there is no workload {other}")),
                 });
             }
@@ -183,7 +185,8 @@ fn complain(seed: u64, options: &Options, outcome: &Outcome) {
     let workload = match options.workload() {
         Workload::First => " --workload 1",
         Workload::Second => " --workload 2",
-        Workload::Third => "",
+        Workload::Third => " --workload 3",
+        Workload::Fourth => "",
     };
     println!(
         "replay: cargo run -q --release -p redlatch-sim -- --seed {seed}{scene}{workload} --trace"

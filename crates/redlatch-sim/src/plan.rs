@@ -49,8 +49,11 @@ pub enum Workload {
     /// Also a plain lock, owners, `run`, and locks that are taken away by force.
     Second,
     /// The same, with servers that refuse to write for a while.
-    #[default]
     Third,
+    /// The same, and now and then a task wants several locks at once: what it asks for
+    /// at the same moment goes out as one command.
+    #[default]
+    Fourth,
 }
 
 /// What a simulation is about.
@@ -120,6 +123,7 @@ impl Planted {
     /// The script as servers run it.
     pub(crate) fn script(self, script: &str) -> String {
         if self != Self::ExtendCreates || !script.contains("-- EXTEND: ") {
+            // One for many leaves to it what it does not find.
             return script.to_owned();
         }
         let missing = "    return 'MISSING'";
@@ -209,6 +213,11 @@ impl Plan {
         let plan = Self {
             forgets: plan.guarded && !plan.patient,
             guarded: plan.guarded && planted != Some(Planted::NoRestartGuard),
+            ..plan
+        };
+        let is_wide = setup.workload >= Workload::Fourth && Random::new(seed, 7).percent(60);
+        let plan = Self {
+            locks: if is_wide { 8 } else { plan.locks },
             ..plan
         };
         match setup.scene {

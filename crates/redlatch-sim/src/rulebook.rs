@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use redlatch_core::rules::{Guard, Policy, Scene};
 use redlatch_core::{
-    Ballot, Ballots, GuardOrder, Holder, Key, News, Reply, Request, Switchboard, Ticket, Token, Ttl,
+    Ballot, Ballots, GuardOrder, Holder, Key, News, NodeState, Reply, Request, Switchboard, Ticket,
+    Token, Ttl,
 };
 
 use crate::value::Value;
@@ -20,22 +21,81 @@ pub(crate) struct Asked {
     turn: u64,
 }
 
-/// Reads a call of the script with this text.
-pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
+/// Reads a call of the script with this text: several requests when it is for many.
+pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Vec<Asked> {
+    match script.contains("-- BUNDLE: ") {
+        true => read_bundle(keys, words),
+        false => vec![read_one(script, keys, words)],
+    }
+}
+
+/// What bundle.lua is asked for, as its header says it.
+fn read_bundle(keys: &[Vec<u8>], words: &[Vec<u8>]) -> Vec<Asked> {
+    let text = |at: usize| std::str::from_utf8(&words[at]).unwrap_or_default();
+    let number = |at: usize| text(at).parse::<u64>().unwrap_or_default();
+    let (acquires, releases) = (number(2) as usize, number(3) as usize);
+    let with_queue = acquires + releases;
+    let locks = keys.len() - 1 - with_queue;
+    let ttls = 4 + locks;
+    let slots = ttls + locks - releases;
+    let ballots = slots + acquires;
+    assert_eq!(words.len(), ballots + acquires, "a bundle is complete");
+    let each = (0..locks).map(|at| {
+        let key = Key::new(String::from_utf8_lossy(&keys[1 + at]).into_owned());
+        let token = token(text(4 + at));
+        let request = if at < acquires {
+            Request::Acquire {
+                key,
+                token,
+                ttl: ttl(number(ttls + at)),
+                ballot: Some(Ballot::new(number(ballots + at))),
+                ticket: None,
+            }
+        } else if at < with_queue {
+            // The one that its lease was granted by: nothing is to be raised.
+            Request::Release {
+                key,
+                token,
+                ballots: None,
+                leaves: None,
+                unparks: None,
+            }
+        } else {
+            Request::Extend {
+                key,
+                token,
+                ttl: ttl(number(ttls + at - releases)),
+                plain: text(0).is_empty(),
+            }
+        };
+        Asked {
+            request,
+            policy: policy(text(0)),
+            turn: 200,
+        }
+    });
+    each.collect()
+}
+
+/// The guard as it is expected: a run, the longest ttl, and the deployment.
+fn policy(expected: &str) -> Option<Policy> {
+    let mut parts = expected.splitn(3, ' ').skip(1);
+    Some(Policy {
+        max_ttl: ttl(parts.next()?.parse().ok()?),
+        deployment: parts.next()?.into(),
+    })
+}
+
+fn token(text: &str) -> Token {
+    Token::parse(text).unwrap_or_else(|_| panic!("no token: {text}"))
+}
+
+fn read_one(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Asked {
     let word = |at: usize| words.get(at).map_or(&[][..], |word| word);
     let text = |at: usize| std::str::from_utf8(word(at)).unwrap_or_default();
     let number = |at: usize| text(at).parse::<u64>().unwrap_or_default();
     let key = Key::new(String::from_utf8_lossy(&keys[0]).into_owned());
-    // The guard as it is expected: a run, the longest ttl, and the deployment.
-    let policy = |expected: &str| {
-        let mut parts = expected.splitn(3, ' ').skip(1);
-        Some(Policy {
-            max_ttl: ttl(parts.next()?.parse().ok()?),
-            deployment: parts.next()?.into(),
-        })
-    };
-    let token =
-        |at: usize| Token::parse(text(at)).unwrap_or_else(|_| panic!("no token: {}", text(at)));
+    let token = |at: usize| token(text(at));
     let turn = |at: usize| text(at).parse::<u64>().unwrap_or(200);
     let is = |rule: &str| script.contains(&format!("-- {rule}: "));
     let ask = |request, expected, turn| Asked {
@@ -155,9 +215,24 @@ impl Asked {
         }
     }
 
-    /// Whether something has happened to the lock.
-    pub(crate) fn touches(&self, reply: &Reply) -> bool {
-        matches!(reply, Reply::Granted | Reply::Extended | Reply::Released)
+    /// The lock, if something has happened to it.
+    pub(crate) fn touches(&self, reply: &Reply) -> Option<&Key> {
+        let touches = matches!(reply, Reply::Granted | Reply::Extended | Reply::Released);
+        self.request.key().filter(|_| touches)
+    }
+
+    /// Whether this is answered when it comes with others. A release does not tell its
+    /// ballot there, nor anyone the turn.
+    pub(crate) fn goes_with_others(&self, node: &NodeState) -> bool {
+        let is_free = |key| node.queue(key).is_none_or(|queue| queue.is_empty());
+        match &self.request {
+            Request::Acquire { key, .. } => is_free(key),
+            Request::Release { key, token, .. } => {
+                let value = node.get(key).and_then(|stored| stored.value.as_deref());
+                is_free(key) && value == Some(token.as_str().as_bytes())
+            }
+            _ => true,
+        }
     }
 }
 

@@ -352,9 +352,6 @@ impl Server {
             }
             Memory::Rules(rules) => {
                 let asked = rulebook::read(script, keys, arguments);
-                if asked.policy.is_some() {
-                    state.policy = asked.policy.clone();
-                }
                 let channels = state
                     .connections
                     .values()
@@ -364,14 +361,31 @@ impl Server {
                     subscribed: &subscribed,
                     calls: RefCell::default(),
                 };
-                // A release tells its tolerance, not the policy that it comes from.
-                let policy = match asked.request {
-                    Request::Release { .. } => state.policy.as_ref(),
-                    _ => asked.policy.as_ref(),
-                };
-                let scene = asked.scene(now.millis(), &run, policy, &board);
                 let before = refuses.map(|_| rules.clone());
-                let reply = rules.apply(&asked.request, &scene);
+                let mut answers = Vec::new();
+                for one in &asked {
+                    if one.policy.is_some() {
+                        state.policy = one.policy.clone();
+                    }
+                    // A release tells its tolerance, not the policy that it comes from.
+                    let policy = match one.request {
+                        Request::Release { .. } => state.policy.as_ref(),
+                        _ => one.policy.as_ref(),
+                    };
+                    if asked.len() > 1 && !one.goes_with_others(rules) {
+                        answers.push(Value::Nil);
+                        continue;
+                    }
+                    let scene = one.scene(now.millis(), &run, policy, &board);
+                    let reply = rules.apply(&one.request, &scene);
+                    if let Some(key) = one.touches(&reply) {
+                        effects.touched.insert(key.as_str().into());
+                    }
+                    answers.push(match reply {
+                        Reply::Held(None) => Value::Nil,
+                        reply => rulebook::write(reply),
+                    });
+                }
                 // Which of its changes a rule makes first it does not say: all are refused.
                 if let Some(before) = before.filter(|before| before != rules) {
                     *rules = before;
@@ -381,12 +395,9 @@ impl Server {
                 for (channel, message) in board.calls.into_inner() {
                     publish(&channel, &message);
                 }
-                if asked.touches(&reply) {
-                    effects.touched.insert(keys[0].clone());
-                }
-                match reply {
-                    Reply::Held(None) => Value::Nil,
-                    reply => rulebook::write(reply),
+                match asked.len() {
+                    1 => answers.remove(0),
+                    _ => Value::Array(answers),
                 }
             }
         };

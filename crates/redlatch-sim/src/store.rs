@@ -89,7 +89,11 @@ impl Store {
     /// Runs one command. What is not here is called by none of our scripts.
     pub(crate) fn run(&mut self, words: &[Vec<u8>], now: Now, effects: &mut Effects) -> Value {
         let name = words[0].to_ascii_uppercase();
-        if let Some(key) = words.get(1) {
+        let keys = match &name[..] {
+            b"MGET" | b"EXISTS" | b"DEL" => &words[1..],
+            _ => &words[1..words.len().min(2)],
+        };
+        for key in keys {
             self.expire(key, now);
         }
         let text = |at: usize| words[at].clone();
@@ -114,14 +118,25 @@ impl Store {
                 effects.touched.insert(text(1));
                 Value::Status("OK")
             }
-            (b"DEL", 2) => {
-                let gone = self.entries.remove(&words[1]).is_some();
-                if gone {
-                    effects.touched.insert(text(1));
-                }
-                Value::Int(i64::from(gone))
+            // Of a key of another type it says nothing.
+            (b"MGET", _) => {
+                let get = |key| match self.entries.get(key).map(|entry| &entry.data) {
+                    Some(Data::Text(text)) => Value::Text(text.clone()),
+                    _ => Value::Nil,
+                };
+                Value::Array(keys.iter().map(get).collect())
             }
-            (b"EXISTS", 2) => Value::Int(i64::from(self.entries.contains_key(&words[1]))),
+            (b"DEL", _) => {
+                let is_there = |key: &&Vec<u8>| self.entries.remove(*key).is_some();
+                let gone: Vec<_> = keys.iter().filter(is_there).cloned().collect();
+                let count = gone.len() as i64;
+                effects.touched.extend(gone);
+                Value::Int(count)
+            }
+            (b"EXISTS", _) => {
+                let is_there = |key: &&Vec<u8>| self.entries.contains_key(*key);
+                Value::Int(keys.iter().filter(is_there).count() as i64)
+            }
             (b"PTTL", 2) => Value::Int(match self.entries.get(&words[1]) {
                 None => -2,
                 Some(Entry { last: None, .. }) => -1,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redlatch::{Exported, Guard, Lease, Mutex as Lock, Redlatch, RunError};
 use tokio::time::timeout;
 
@@ -74,6 +75,8 @@ enum Manner {
     Owned,
     /// By `Mutex::run`.
     Run,
+    /// Together with others, all at the same moment.
+    Several,
     /// It is taken away from whoever has it.
     Force,
 }
@@ -93,25 +96,7 @@ impl Task {
         while !self.stage.over.load(Ordering::Relaxed) {
             self.gate.pass().await;
             let (number, manner) = self.choose();
-            let ttl = self.stage.plan.ttl;
-            let name = self.stage.plan.lock(number);
-            let lock = match manner {
-                Manner::Owned => self.latch.owner("owner").mutex(name),
-                _ => self.latch.mutex(name),
-            };
-            let mut lock = lock.ttl(ttl).fencing(!self.stage.plan.is_plain(number));
-            let renewal = self.random.percent(85);
-            lock = lock.renewal(renewal);
-            let is_limited = self.random.percent(10);
-            if is_limited {
-                lock = lock.max_hold(ttl * 2);
-            }
-            let lock = Wanted {
-                number,
-                lock,
-                renewal,
-                renewed: renewal && !is_limited,
-            };
+            let lock = self.wanted(number, manner);
             match manner {
                 Manner::Usual => {
                     if let Some((call, guard)) = self.acquire(&lock, None).await {
@@ -120,10 +105,59 @@ impl Task {
                 }
                 Manner::Owned => self.own(&lock).await,
                 Manner::Run => self.run_body(&lock).await,
+                Manner::Several => self.several().await,
                 Manner::Force => self.force(number).await,
             }
             rest(self.random.pick(&[0, 1, 5, 20, 100])).await;
         }
+    }
+
+    fn wanted(&mut self, number: usize, manner: Manner) -> Wanted {
+        let ttl = self.stage.plan.ttl;
+        let name = self.stage.plan.lock(number);
+        let lock = match manner {
+            Manner::Owned => self.latch.owner("owner").mutex(name),
+            _ => self.latch.mutex(name),
+        };
+        let mut lock = lock.ttl(ttl).fencing(!self.stage.plan.is_plain(number));
+        let renewal = self.random.percent(85);
+        lock = lock.renewal(renewal);
+        let is_limited = self.random.percent(10);
+        if is_limited {
+            lock = lock.max_hold(ttl * 2);
+        }
+        Wanted {
+            number,
+            lock,
+            renewal,
+            renewed: renewal && !is_limited,
+        }
+    }
+
+    /// Takes and holds each of some locks, at the same moment and each for itself. Nobody
+    /// waits for one while it has another, or at the end for all of them: who holds one
+    /// lets go of it after a while, whatever becomes of the others.
+    async fn several(&mut self) {
+        let names = self.stage.plan.names();
+        let first = self.random.below(names);
+        let count = self.random.between(2, names.min(6) as u64) as usize;
+        let each = (0..count).map(|at| {
+            let mut task = Self {
+                stage: self.stage.clone(),
+                latch: self.latch.clone(),
+                gate: self.gate.clone(),
+                client: self.client,
+                random: Random::new(self.random.next(), 8),
+            };
+            async move {
+                let lock = task.wanted((first + at) % names, Manner::Usual);
+                if let Some((call, guard)) = task.acquire(&lock, None).await {
+                    task.hold(call, &lock, guard, true).await;
+                }
+            }
+        });
+        let each: Vec<_> = each.collect();
+        join_all(each).await;
     }
 
     /// Which lock, and what is done with it.
@@ -139,6 +173,7 @@ impl Task {
             15..=26 => (number, Manner::Owned),
             27..=36 => (number, Manner::Run),
             37..=40 if !calm => (number, Manner::Force),
+            41..=65 if plan.workload >= Workload::Fourth => (number, Manner::Several),
             _ => (number, Manner::Usual),
         }
     }

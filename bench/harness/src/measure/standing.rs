@@ -168,18 +168,17 @@ fn rates(processes: &[Process], servers: &Servers, length: Duration, enough: u64
     let seconds = begin.elapsed().as_secs_f64();
     let client = cpu.saturating_sub(cpu_before).as_secs_f64();
     let server = work.cpu.as_secs_f64();
-    let scripts = work.scripts as f64;
+    let renewals = work.renewals as f64;
     let mut figures = Figures::from([
         (figure::COMMANDS_RATE, work.commands as f64 / seconds),
         (figure::CLIENT_LOAD, client * 1000.0 / seconds),
         (figure::SERVER_LOAD, server * 1000.0 / seconds),
     ]);
-    // Most renew each lease by a script; one has many in each call.
-    if scripts > 0.0 {
+    if renewals > 0.0 {
         figures.extend([
-            (figure::RENEWALS, scripts / seconds),
-            (figure::CLIENT_RENEWAL, client * 1e6 / scripts),
-            (figure::SERVER_RENEWAL, server * 1e6 / scripts),
+            (figure::RENEWALS, renewals / seconds),
+            (figure::CLIENT_RENEWAL, client * 1e6 / renewals),
+            (figure::SERVER_RENEWAL, server * 1e6 / renewals),
         ]);
     }
     figures

@@ -200,7 +200,7 @@ fn leases(results: &Results) -> Option<String> {
     let columns = [
         median_of("leases", id, figure::LEASES),
         spread_of("bytes a lease", id, figure::LEASE_MEMORY),
-        median_of("scripts/s", id, figure::RENEWALS),
+        median_of("renewals/s", id, figure::RENEWALS),
         spread_of("client CPU ms/s", id, figure::CLIENT_KEEPING),
         ratio_of("/ raw", id, figure::CLIENT_KEEPING),
         spread_of("Redis CPU ms/s", id, figure::SERVER_KEEPING),
@@ -211,7 +211,7 @@ fn leases(results: &Results) -> Option<String> {
                 The floor calls a script with PEXPIRE for each lease after a third of its ttl, 256 \
                 to a pipeline. CPU is what 100,000 leases take in each second. Libraries that need a \
                 thread or the like for each lease are asked for fewer, and their CPU is \
-                multiplied; peers are measured once. Redisson renews many in one script.";
+                multiplied; peers are measured once. Redlatch and Redisson renew many in one script.";
     section("### 7. Many leases", text, None, table(results, &columns))
 }
 

@@ -59,3 +59,36 @@ fn servers_refuse_to_write() {
     }
     assert_eq!(seen, [true, true]);
 }
+
+/// What clients ask for at the same moment goes out as one command, to servers of both
+/// kinds, and is answered in part or as a whole.
+#[test]
+fn requests_go_together() {
+    let answers = |line: &str| -> Vec<String> {
+        let (_, answers) = line.split_once(" -> ").unwrap_or_default();
+        answers.split_whitespace().map(str::to_owned).collect()
+    };
+    let is_done = |answer: &String| ["GRANTED", "RELEASED", "EXTENDED"].contains(&&**answer);
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..12 {
+        let outcome = traced(seed);
+        assert_eq!(outcome.violations, [], "seed {seed}");
+        let runs = if outcome.plan.contains("running rules") {
+            "rules"
+        } else {
+            "scripts"
+        };
+        for line in &outcome.trace {
+            let answers = answers(line);
+            match answers.iter().filter(|answer| is_done(answer)).count() {
+                0 => {}
+                1 if answers.iter().any(|answer| answer == "nil") => {
+                    _ = seen.insert((runs, "part"))
+                }
+                1 => {}
+                _ => _ = seen.insert((runs, "whole")),
+            }
+        }
+    }
+    assert_eq!(seen.len(), 4, "{seen:?}");
+}

@@ -132,6 +132,11 @@ fn rule(name: &str) -> Vec<&'static str> {
     words
 }
 
+/// A client of this server with the rights of the rule with this name, and no others.
+pub(crate) fn user_of(server: &RedisServer, name: &str) -> Builder {
+    as_user(server, &rule(name))
+}
+
 /// A client of this server with the rights of this rule, and no others.
 fn as_user(server: &RedisServer, rule: &[&str]) -> Builder {
     grant(server, rule);

@@ -8,6 +8,7 @@
 mod acl;
 mod basics;
 mod blocking;
+mod bundles;
 mod cancel;
 mod connections;
 mod doctor;

@@ -1,10 +1,13 @@
 //! Requests as Redis commands.
 
+mod bundle;
+
 use std::sync::{Arc, LazyLock};
 
 use redis::{Cmd, Script};
 use redlatch_core::{Ballot, GuardOrder, Key, Policy, Request, Ticket, Token, Ttl, fence};
 
+pub(super) use self::bundle::{Bundle, Kind, MOST};
 use super::packed::{Args, Optional, Packed};
 use crate::node::Charter;
 
@@ -53,11 +56,19 @@ static FORCE: Rule = rule!(
     "ballot.lua",
     "force.lua"
 );
+static BUNDLE: Rule = rule!("bundle.lua");
 static INSPECT: Rule = rule!("inspect.lua");
 static INIT: Rule = rule!("init.lua");
 
 /// What a new connection loads: all that is needed without delay.
-static LOADED: [&Rule; 5] = [&ACQUIRE, &ACQUIRE_PLAIN, &EXTEND, &EXTEND_GUARDED, &RELEASE];
+static LOADED: [&Rule; 6] = [
+    &ACQUIRE,
+    &ACQUIRE_PLAIN,
+    &EXTEND,
+    &EXTEND_GUARDED,
+    &RELEASE,
+    &BUNDLE,
+];
 
 /// For how many milliseconds the scripts keep a free lock for the first who waits,
 /// unless they are told otherwise.

@@ -4,15 +4,16 @@
 //! in that order. A command is on its way from the moment that it was given, and
 //! can't be taken back. One that is given on an idle line is sent there and then,
 //! without a detour over a task; while others are under way a task collects what
-//! is given and sends all of it at once. A second task reads. Both end with the
-//! line, and the line with its last handle, or when it is closed.
+//! is given and sends all of it at once, and of the requests among it several as one
+//! command. A second task reads. Both end with the line, and the line with its last
+//! handle, or when it is closed.
 
+mod desk;
 mod frame;
 mod sink;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,13 +21,17 @@ use std::task::{Context, Poll, ready};
 
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, PushKind, RedisError, RedisFuture, Value};
+use redlatch_core::Request;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
+use self::desk::{Desk, Sharer, Waiter, Writer};
+pub(super) use self::desk::{Share, is_noscript};
 pub(super) use self::frame::Frames;
 use self::sink::Sink;
 pub(super) use self::sink::Stream;
+use super::dialect::Dialect;
 
 /// How much is read at a time, at least.
 const CHUNK: usize = 8 * 1024;
@@ -58,39 +63,6 @@ struct Shared {
 
 /// Hears what a server says without being asked, and that the line has ended.
 type Hear = Box<dyn Fn(PushKind, Vec<Value>) + Send + Sync>;
-
-/// What is under way.
-#[derive(Default)]
-struct Desk {
-    /// What is still to be sent.
-    out: Vec<u8>,
-    writer: Writer,
-    /// Who waits for answers, in the order of the commands.
-    waiting: VecDeque<Waiter>,
-    /// Why there will be no more answers.
-    end: Option<End>,
-}
-
-/// What the task that writes is doing.
-#[derive(Default, PartialEq, Eq)]
-enum Writer {
-    #[default]
-    Idle,
-    /// It will soon send what there is.
-    Called,
-    /// It is sending. Nobody else may: that would go out in between.
-    Busy,
-}
-
-enum Waiter {
-    Nobody,
-    One(oneshot::Sender<Result<Value, RedisError>>),
-    Many {
-        missing: usize,
-        answers: Vec<Value>,
-        all: oneshot::Sender<Result<Vec<Value>, RedisError>>,
-    },
-}
 
 /// Why a line has ended.
 #[derive(Clone, Debug)]
@@ -157,6 +129,29 @@ impl Line {
         Answer(answered)
     }
 
+    /// The same for a request, which may go out as one with others.
+    pub(super) fn ask_with_others(
+        &self,
+        dialect: &Arc<Dialect>,
+        request: &Request,
+    ) -> Answer<Share> {
+        let (share, shared) = oneshot::channel();
+        self.0.shared.send_with_others(dialect, request, share);
+        Answer(shared)
+    }
+
+    /// Whether the server takes several requests as one command; else so many go by
+    /// themselves. For those who make such commands on their own.
+    pub(super) fn takes_bundles(&self, requests: usize) -> bool {
+        let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+        self.0.shared.desk().takes_bundles(requests)
+    }
+
+    /// What was answered to such a command.
+    pub(super) fn judge_bundle(&self, answer: &Value) {
+        self.0.shared.desk().judge_bundle(answer);
+    }
+
     /// The same for so many commands, which go out together.
     pub(super) fn ask_all(
         &self,
@@ -221,13 +216,34 @@ impl Shared {
             drop(desk);
             return waiters.into_iter().for_each(|waiter| waiter.fail(&end));
         }
-        let is_alone = desk.waiting.is_empty();
-        put(&mut desk.out);
-        desk.waiting.extend(waiters);
-        if (is_alone || desk.out.len() >= BATCH) && desk.writer != Writer::Busy {
+        let is_alone = desk.is_idle();
+        desk.put(put, waiters);
+        self.see_to_it(desk, is_alone);
+    }
+
+    fn send_with_others(&self, dialect: &Arc<Dialect>, request: &Request, sharer: Sharer) {
+        let kind = dialect.kind(request);
+        let mut desk = self.desk();
+        match kind.filter(|_| desk.is_bundling()) {
+            Some(kind) => {
+                let is_full = desk.put_with_others(dialect, kind, request, sharer);
+                self.see_to_it(desk, is_full);
+            }
+            None => {
+                drop(desk);
+                let put = |out: &mut Vec<u8>| dialect.put(request, out);
+                self.send(put, [Waiter::Single(sharer)]);
+            }
+        }
+    }
+
+    /// Sees to it that what is on the desk is sent: now, if it can be, or by the task
+    /// that writes.
+    fn see_to_it(&self, mut desk: MutexGuard<'_, Desk>, now: bool) {
+        if (now || desk.out.len() >= BATCH) && desk.writer != Writer::Busy {
             self.sink.send_now(&mut desk.out);
         }
-        if !desk.out.is_empty() && desk.writer == Writer::Idle {
+        if desk.has_more() && desk.writer == Writer::Idle {
             desk.writer = Writer::Called;
             drop(desk);
             self.more.notify_one();
@@ -243,6 +259,7 @@ impl Shared {
             tokio::task::yield_now().await;
         }
         let mut desk = self.desk();
+        desk.close_bundle();
         std::mem::swap(bytes, &mut desk.out);
         desk.writer = match bytes.is_empty() {
             true => Writer::Idle,
@@ -254,35 +271,10 @@ impl Shared {
     /// Hands out answers, in the order in which they came.
     fn answer(&self, answers: &mut Vec<Value>) -> Result<(), End> {
         let mut ready = Vec::with_capacity(answers.len());
-        let mut unasked = None;
-        let mut desk = self.desk();
-        for answer in answers.drain(..) {
-            let Some(first) = desk.waiting.front_mut() else {
-                unasked = Some(answer);
-                break;
-            };
-            if let Waiter::Many {
-                missing, answers, ..
-            } = first
-            {
-                answers.push(answer);
-                *missing -= 1;
-                if *missing == 0 {
-                    ready.extend(desk.waiting.pop_front().map(|waiter| (waiter, Value::Nil)));
-                }
-            } else {
-                ready.extend(desk.waiting.pop_front().map(|waiter| (waiter, answer)));
-            }
-        }
-        drop(desk);
+        let unasked = self.desk().hand_out(answers, &mut ready);
         // Not under the lock, for which those who go on now would have to wait.
         for (waiter, answer) in ready {
-            // Whoever asked may have stopped waiting.
-            match waiter {
-                Waiter::Nobody => {}
-                Waiter::One(one) => drop(one.send(Ok(answer))),
-                Waiter::Many { answers, all, .. } => drop(all.send(Ok(answers))),
-            }
+            waiter.receive(answer);
         }
         match unasked {
             None => Ok(()),
@@ -307,21 +299,12 @@ impl Shared {
             return;
         }
         desk.end = Some(end.clone());
+        desk.close_bundle();
         let waiting = std::mem::take(&mut desk.waiting);
         desk.out = Vec::new();
         drop(desk);
         waiting.into_iter().for_each(|waiter| waiter.fail(&end));
         self.hear(PushKind::Disconnection, Vec::new());
-    }
-}
-
-impl Waiter {
-    fn fail(self, end: &End) {
-        match self {
-            Self::Nobody => {}
-            Self::One(one) => drop(one.send(Err(end.error()))),
-            Self::Many { all, .. } => drop(all.send(Err(end.error()))),
-        }
     }
 }
 

@@ -23,7 +23,7 @@ use super::address::Address;
 use super::checkup;
 use super::dial::{self, Protocol};
 use super::dialect::Dialect;
-use super::line::{Line, Stream};
+use super::line::{Line, Share, Stream};
 use super::reply;
 use super::server::Server;
 use super::wire::{self, Before, Trouble};
@@ -84,7 +84,7 @@ struct Live {
     number: u64,
     line: Line,
     server: Server,
-    dialect: Dialect,
+    dialect: Arc<Dialect>,
 }
 
 impl Link {
@@ -138,14 +138,21 @@ impl Node for Link {
                     turn.spend(&live);
                     continue;
                 }
-                let before = turn.before(&live);
+                let mut before = turn.before(&live);
                 let mut line = live.line.clone();
                 let sent = async {
                     let dialect = &live.dialect;
                     let put = |out: &mut Vec<u8>| dialect.put(&request, out);
                     let answer = match turn.shared.hands_on(&request) {
                         true => line.ask_after_you(put).await,
-                        false => line.ask(put).await,
+                        false => match line.ask_with_others(dialect, &request).await {
+                            Ok(Share::Answer(answer)) => Ok(answer),
+                            Ok(share) => {
+                                before = before.after(&share);
+                                line.ask(put).await
+                            }
+                            Err(error) => Err(error),
+                        },
                     };
                     let answer = answer.and_then(Value::extract_error);
                     wire::conclude(&mut line, dialect, &request, before, answer).await
@@ -175,14 +182,7 @@ impl Node for Link {
                 let mut line = live.line.clone();
                 let sent = async {
                     let dialect = &live.dialect;
-                    let put = |out: &mut Vec<u8>| {
-                        for request in &requests {
-                            dialect.put(request, out);
-                        }
-                    };
-                    let answers = line.ask_all(requests.len(), put).await;
-                    let each = |answers: Vec<_>| answers.into_iter().map(Value::extract_error);
-                    let answers = answers.map(|answers| each(answers).collect());
+                    let answers = wire::ask_all(&line, dialect, &requests).await;
                     wire::conclude_all(&mut line, dialect, &requests, answers).await
                 };
                 let answer = turn.wait(pin!(sent)).await;

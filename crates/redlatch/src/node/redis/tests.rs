@@ -1,9 +1,11 @@
 //! A real Redis held against the rules in Rust: every reply, and all that is stored.
 
+mod steps;
 mod stored;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::mem::Discriminant;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,66 +15,28 @@ use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind};
 use redlatch_core::rules::{Guard, Stored};
 use redlatch_core::{
-    Ballot, Ballots, GuardOrder, Key, News, NodeState, Policy, Request, Scene, Switchboard, Ticket,
+    Ballot, Ballots, Key, News, NodeState, Policy, Reply, Request, Scene, Switchboard, Ticket,
     Token, Ttl, fence,
 };
 use redlatch_testkit::RedisServer;
 use tokio::sync::mpsc;
 
+pub(in crate::node) use self::steps::requests;
+use self::steps::{Step, steps};
 use self::stored::{
     StoredQueue, clock, coarse, parked_text, queue_key, rounded, seconds, stored_guard,
     stored_queue,
 };
-use super::dialect::Dialect;
+use super::dialect::{Dialect, Form, Kind};
 use super::server;
 use super::wire::{self, Before};
 use crate::node::Charter;
-
-/// What may happen to a node, in steps.
-#[derive(Clone, Debug)]
-enum Step {
-    Ask(Request),
-    /// The same again, as after a lost reply.
-    AskTwice(Request),
-    /// A stranger writes a string.
-    Put(Key, String),
-    /// A stranger writes something that is not a string.
-    PutList(Key),
-    /// A stranger deletes the key.
-    Delete(Key),
-    /// The key's time is over.
-    Expire(Key),
-    /// The turn of the first who waits is over.
-    PassTurn(Key),
-    /// What is parked has been there for too long.
-    PassParking(Key),
-    /// The quarantine is over.
-    Arm,
-    /// The clock was stepped back during a quarantine.
-    FarAhead,
-    /// It was stepped back by so many seconds before the last quarantine, which
-    /// is over.
-    FloorAhead(u64),
-    /// The client now names another deployment, or the first one again.
-    Deployment(u8),
-    /// One asks now that has the guard off, until the deployment changes.
-    Unguarded,
-    FlushScripts,
-    FlushAll,
-    Restart,
-    RestartEmpty,
-}
 
 /// So long that no case sees the end of one.
 const TURN: Duration = Duration::from_secs(1800);
 
 /// The longest ttl: in a quarantine of an hour and more, seconds don't matter.
 const MAX_TTL: u64 = 3600;
-
-/// Three that can be called, and one that is gone.
-fn ticket_name() -> impl Strategy<Value = Arc<str>> {
-    (0..8u8).prop_map(|n| format!("{CHANNEL}{}#{}", n / 2, n % 2).into())
-}
 
 const CHANNEL: &str = "redlatch:__call:";
 const GONE: &str = "redlatch:__call:3";
@@ -96,76 +60,6 @@ impl Switchboard for Board {
     }
 }
 
-/// Any request, about three keys; ballots are around twenty seconds.
-pub(in crate::node) fn requests() -> impl Strategy<Value = Request> {
-    let key = || (0..3u8).prop_map(|n| Key::new(format!("k{n}")));
-    let token = || (0..3u8).prop_map(|n| Token::parse(&format!("t{n} {{\"pid\":1}}")).unwrap());
-    // Far enough apart that the time a test takes makes no difference. The
-    // longest one is too long.
-    let ttl = || (1..8u64).prop_map(|n| Ttl::new(Duration::from_secs(600 * n)).unwrap());
-    // Around now, in half seconds that no limit falls on; made absolute later.
-    let ballot = || (0..40u64).prop_map(|n| Ballot::at(n * 1000 + 500, 1 + n % 3));
-    let plain = || prop::option::weighted(0.8, ballot());
-    // Within the second before now, so that no clock cuts it; made absolute later.
-    let ticket = || {
-        let parks = prop::option::weighted(0.7, 0..100u64);
-        (ticket_name(), 0..8u64, parks).prop_map(|(name, n, parks)| {
-            let since = Some(Ballot::at(19_000 + 100 * n, n).number());
-            Ticket { name, since, parks }
-        })
-    };
-    let ticket_or_none = || prop::option::weighted(0.3, ticket_name());
-    prop_oneof![
-        12 => (key(), token(), ttl(), plain(), prop::option::weighted(0.7, ticket())).prop_map(
-            |(key, token, ttl, ballot, ticket)| Request::Acquire { key, token, ttl, ballot, ticket }),
-        3 => (key(), token(), ttl(), ballot(), ballot()).prop_map(
-            |(key, token, ttl, born, ballot)| Request::Rejoin { key, token, ttl, born, ballot }),
-        4 => (key(), token(), ttl(), any::<bool>())
-            .prop_map(|(key, token, ttl, plain)| Request::Extend { key, token, ttl, plain }),
-        7 => (key(), token(), plain(), ticket_or_none(), ticket_or_none()).prop_map(
-            |(key, token, ballot, leaves, unparks)| {
-                let ballots = ballot.map(Ballots::up_to);
-                Request::Release { key, token, ballots, leaves, unparks }
-            }),
-        2 => (key(), ballot()).prop_map(|(key, ballot)| Request::Force { key, ballot }),
-        3 => key().prop_map(|key| Request::Inspect { key }),
-        1 => Just(Request::Guard(GuardOrder::Read)),
-        1 => Just(Request::Guard(GuardOrder::AssumeFresh)),
-        1 => prop::bool::weighted(0.2).prop_map(|change| match change {
-            true => Request::Guard(GuardOrder::Reconfigure),
-            false => Request::Guard(GuardOrder::AssumeFresh),
-        }),
-    ]
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let key = || (0..3u8).prop_map(|n| Key::new(format!("k{n}")));
-    let step = prop_oneof![
-        60 => requests().prop_map(Step::Ask),
-        8 => requests().prop_map(Step::AskTwice),
-        3 => (key(), "[a-z]{0,3}").prop_map(|(key, value)| Step::Put(key, value)),
-        2 => key().prop_map(Step::PutList),
-        3 => key().prop_map(Step::Delete),
-        6 => key().prop_map(Step::Expire),
-        6 => key().prop_map(Step::PassTurn),
-        2 => key().prop_map(Step::PassParking),
-        8 => Just(Step::Arm),
-        1 => Just(Step::FarAhead),
-        2 => prop_oneof![Just(3), Just(60)].prop_map(Step::FloorAhead),
-        2 => (0..4u8).prop_map(Step::Deployment),
-        1 => Just(Step::Unguarded),
-        2 => Just(Step::FlushScripts),
-        1 => Just(Step::FlushAll),
-        // These take a while, so they are rare.
-        1 => (0..20u8).prop_map(|n| match n {
-            0 => Step::Restart,
-            1 => Step::RestartEmpty,
-            _ => Step::FlushAll,
-        }),
-    ];
-    prop::collection::vec(step, 1..80)
-}
-
 #[test]
 fn scripts_on_redis_do_what_the_rules_say() {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -179,10 +73,11 @@ fn scripts_on_redis_do_what_the_rules_say() {
         ..Config::default()
     });
     let cases = (steps(), any::<bool>(), any::<bool>());
+    let together = RefCell::default();
     let result = runner.run(&cases, |(steps, guarded, hinted)| {
         server.command(&["FLUSHALL"]);
         runtime.block_on(async {
-            let mut pair = Pair::new(&server, guarded, hinted).await;
+            let mut pair = Pair::new(&server, guarded, hinted, &together).await;
             for step in steps {
                 pair.step(step).await?;
                 pair.compare_state()?;
@@ -191,6 +86,8 @@ fn scripts_on_redis_do_what_the_rules_say() {
         })
     });
     result.unwrap_or_else(|error| panic!("{error}"));
+    // Granted, held, too low, released and extended.
+    assert_eq!(together.into_inner().len(), 5);
 }
 
 /// The real thing and the reference, side by side.
@@ -208,13 +105,20 @@ struct Pair<'a> {
     /// What those are told who can be called.
     calls: mpsc::UnboundedReceiver<PushInfo>,
     listener: MultiplexedConnection,
+    /// What was answered to those that went together.
+    together: &'a RefCell<HashSet<Discriminant<Reply>>>,
     /// The server's clock when this began; the reference stands still there.
     begin: u64,
     began: Instant,
 }
 
 impl<'a> Pair<'a> {
-    async fn new(server: &'a RedisServer, guarded: bool, hinted: bool) -> Self {
+    async fn new(
+        server: &'a RedisServer,
+        guarded: bool,
+        hinted: bool,
+        together: &'a RefCell<HashSet<Discriminant<Reply>>>,
+    ) -> Self {
         let (connection, run) = connect(server).await;
         let (listener, calls) = listen(server).await;
         Self {
@@ -228,6 +132,7 @@ impl<'a> Pair<'a> {
             guarded,
             policy: guarded.then(|| policy(0)),
             sent: BTreeMap::new(),
+            together,
             begin: clock(server),
             began: Instant::now(),
         }
@@ -241,6 +146,7 @@ impl<'a> Pair<'a> {
                 self.ask(&request).await?;
                 self.ask(&request).await?;
             }
+            Step::AskTogether(requests) => self.ask_together(&requests).await?,
             Step::Put(key, value) => {
                 server.command(&["SET", key.as_str(), &value]);
                 self.put(key, Some(value.into_bytes()));
@@ -340,16 +246,14 @@ impl<'a> Pair<'a> {
     }
 
     async fn ask(&mut self, request: &Request) -> Result<(), TestCaseError> {
-        let request = &self.absolute(request);
-        self.note(request);
+        let request = self.absolute(request);
+        self.note(&request);
+        self.ask_absolute(&request).await
+    }
+
+    async fn ask_absolute(&mut self, request: &Request) -> Result<(), TestCaseError> {
         let board = Board::default();
-        let scene = Scene {
-            now: self.begin,
-            run: &self.run,
-            policy: self.policy.as_ref(),
-            turn: TURN.as_millis() as u64,
-            board: &board,
-        };
+        let scene = scene(self.begin, &self.run, self.policy.as_ref(), &board);
         let expected = rounded(self.rules.apply(request, &scene), self.begin);
         let charter = charter(self.policy.clone());
         let hint = if self.hinted { &*self.run } else { "" };
@@ -373,6 +277,54 @@ impl<'a> Pair<'a> {
                     request
                 );
             }
+        }
+        Ok(())
+    }
+
+    /// Sends them as one command, as far as they can go so, and those by themselves that
+    /// were not answered.
+    async fn ask_together(&mut self, requests: &[Request]) -> Result<(), TestCaseError> {
+        let charter = charter(self.policy.clone());
+        let hint = if self.hinted { &*self.run } else { "" };
+        let dialect = Dialect::new(&charter, hint, true);
+        let mut together: Vec<Request> = Vec::new();
+        for request in requests {
+            let request = self.absolute(request);
+            let is_there = |other: &Request| other.key() == request.key();
+            let is_simple = dialect.kind(&request) > Some(Kind::Bare);
+            if is_simple && !together.iter().any(is_there) {
+                self.note(&request);
+                together.push(request);
+            }
+        }
+        together.sort_by_key(|request| dialect.kind(request));
+        let mut command = redis::Cmd::new();
+        // By its text, since it may have been forgotten.
+        dialect.write_together(together.iter(), Form::Text, &mut command);
+        let answers: Vec<redis::Value> = command.query_async(&mut self.connection).await.unwrap();
+        prop_assume!(self.began.elapsed() < Duration::from_millis(400));
+        prop_assert_eq!(answers.len(), together.len());
+        let mut left = Vec::new();
+        for (request, answer) in together.iter().zip(answers) {
+            if answer == redis::Value::Nil {
+                left.push(request);
+                continue;
+            }
+            let board = Board::default();
+            let scene = scene(self.begin, &self.run, self.policy.as_ref(), &board);
+            let expected = self.rules.apply(request, &scene);
+            let reply = super::reply::reply(request, answer).unwrap();
+            let [reply, expected] = [reply, expected].map(|reply| rounded(reply, self.begin));
+            prop_assert_eq!(&reply, &expected, "{:?} of {:?}", request, together);
+            // Where somebody waits it is left to others.
+            prop_assert_eq!(board.0.into_inner(), Vec::<String>::new());
+            let kind = std::mem::discriminant(&reply);
+            self.together.borrow_mut().insert(kind);
+        }
+        // What was not answered was not done either.
+        self.compare_state()?;
+        for request in left {
+            self.ask_absolute(request).await?;
         }
         Ok(())
     }
@@ -504,6 +456,21 @@ impl<'a> Pair<'a> {
         });
         prop_assert_eq!(stored, expected);
         Ok(())
+    }
+}
+
+fn scene<'a>(
+    now: u64,
+    run: &'a Arc<str>,
+    policy: Option<&'a Policy>,
+    board: &'a Board,
+) -> Scene<'a> {
+    Scene {
+        now,
+        run,
+        policy,
+        turn: TURN.as_millis() as u64,
+        board,
     }
 }
 

@@ -7,7 +7,8 @@ use redis::{ErrorKind, RedisError, Value, cmd};
 use redlatch_core::{Key, Reply, Request};
 
 use super::checkup;
-use super::dialect::{Dialect, Form};
+use super::dialect::{Dialect, Form, Kind, MOST};
+use super::line::{self, Line, Share};
 use super::reply::{self, reply};
 use crate::node::{NodeError, NodeErrorKind, Page, Pattern, Probe};
 
@@ -29,6 +30,16 @@ pub(super) enum Before {
     Unknown,
     /// It may have been carried out, and if so by the same run of the server.
     UnknownHere,
+}
+
+impl Before {
+    /// The same once it was sent over this connection with others, in vain.
+    pub(super) fn after(self, share: &Share) -> Self {
+        match (self, share) {
+            (Self::Unsent, Share::Unknown) => Self::UnknownHere,
+            (before, _) => before,
+        }
+    }
 }
 
 /// Sends one request and reads the reply.
@@ -178,6 +189,71 @@ pub(super) async fn send_all<C: ConnectionLike>(
 ) -> Result<Vec<Result<Reply, NodeError>>, Trouble> {
     let answers = pipeline(connection, dialect, requests, Form::Hash).await;
     conclude_all(connection, dialect, requests, answers).await
+}
+
+/// The answers to many requests that are sent in one go, several as one command where
+/// all are of a kind that can go so.
+pub(super) async fn ask_all(
+    line: &Line,
+    dialect: &Dialect,
+    requests: &[Request],
+) -> Result<Vec<Result<Value, RedisError>>, RedisError> {
+    let kind = requests.first().and_then(|request| dialect.kind(request));
+    let is_alike = |request: &Request| dialect.kind(request) == kind;
+    // In which order they are carried out makes no difference then.
+    let can_go = matches!(kind, Some(Kind::Release | Kind::Extend))
+        && requests.len() > 1
+        && requests.iter().all(is_alike);
+    let mut answers = match can_go && line.takes_bundles(requests.len()) {
+        true => ask_together(line, dialect, requests).await?,
+        false => vec![Value::Nil; requests.len()],
+    };
+    // What was not answered goes by itself.
+    let (mut left, mut unanswered) = (Vec::new(), Vec::new());
+    for (request, answer) in requests.iter().zip(&mut answers) {
+        if *answer == Value::Nil {
+            left.push(request);
+            unanswered.push(answer);
+        }
+    }
+    let put = |out: &mut Vec<u8>| left.iter().for_each(|request| dialect.put(request, out));
+    let again = line.ask_all(left.len(), put).await?;
+    for (answer, again) in unanswered.into_iter().zip(again) {
+        *answer = again;
+    }
+    Ok(answers.into_iter().map(Value::extract_error).collect())
+}
+
+/// The answers to requests of one kind that goes together; nil for those that must go
+/// by themselves.
+async fn ask_together(
+    line: &Line,
+    dialect: &Dialect,
+    requests: &[Request],
+) -> Result<Vec<Value>, RedisError> {
+    let mut form = Form::Hash;
+    loop {
+        let bundles = requests.chunks(MOST);
+        let put = |out: &mut Vec<u8>| {
+            for bundle in bundles.clone() {
+                dialect.put_together(bundle.iter(), form, out);
+            }
+        };
+        let answers = line.ask_all(bundles.len(), put).await?;
+        if matches!(form, Form::Hash) && answers.iter().any(line::is_noscript) {
+            form = Form::Text;
+            continue;
+        }
+        let mut each = Vec::with_capacity(requests.len());
+        for (bundle, answer) in bundles.zip(answers) {
+            line.judge_bundle(&answer);
+            match answer {
+                Value::Array(answers) if answers.len() == bundle.len() => each.extend(answers),
+                _ => each.resize(each.len() + bundle.len(), Value::Nil),
+            }
+        }
+        return Ok(each);
+    }
 }
 
 /// The same as [`conclude`] for many requests that were sent in one go.

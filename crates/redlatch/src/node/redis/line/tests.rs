@@ -1,5 +1,7 @@
 //! A line, and a server that a test plays itself.
 
+mod bundles;
+
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -34,15 +36,33 @@ fn ask(line: &Line, name: &str) -> Answer<Value> {
     line.ask(|out| command.write_packed_command(out))
 }
 
-/// The name of the next command that comes, of one without arguments.
+/// The name of the next command that comes.
 async fn next_command(server: &mut (impl AsyncRead + Unpin)) -> String {
-    let mut text = Vec::new();
-    // *1, $n, and the name.
-    while text.iter().filter(|&&byte| byte == b'\n').count() < 3 {
-        text.push(server.read_u8().await.unwrap());
+    next_words(server).await.remove(0)
+}
+
+/// The words of the next command that comes.
+async fn next_words(server: &mut (impl AsyncRead + Unpin)) -> Vec<String> {
+    let count = next_number(server, '*').await;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        // It ends like a line, too.
+        let mut word = vec![0; next_number(server, '$').await + 2];
+        server.read_exact(&mut word).await.unwrap();
+        let word = String::from_utf8(word).unwrap();
+        words.push(word.strip_suffix("\r\n").unwrap().to_owned());
     }
-    let text = String::from_utf8(text).unwrap();
-    text.lines().last().unwrap().to_owned()
+    words
+}
+
+/// The number in the next line that comes, behind this character.
+async fn next_number(server: &mut (impl AsyncRead + Unpin), first: char) -> usize {
+    let mut line = String::new();
+    while !line.ends_with("\r\n") {
+        line.push(server.read_u8().await.unwrap().into());
+    }
+    let number = line.trim_end().strip_prefix(first).unwrap();
+    number.parse().unwrap()
 }
 
 /// What is heard next.

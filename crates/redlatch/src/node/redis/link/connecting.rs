@@ -137,7 +137,7 @@ async fn connect(shared: &Arc<Shared>, number: u64) -> Result<Live, NodeError> {
     Ok(Live {
         number,
         line,
-        dialect,
+        dialect: Arc::new(dialect),
         server,
     })
 }
