@@ -123,7 +123,7 @@ impl Planted {
     /// The script as servers run it.
     pub(crate) fn script(self, script: &str) -> String {
         if self != Self::ExtendCreates || !script.contains("-- EXTEND: ") {
-            // One for many leaves to it what it does not find.
+            // bundle.lua has no such mistake: what it does not find it leaves to this one.
             return script.to_owned();
         }
         let missing = "    return 'MISSING'";

@@ -21,9 +21,14 @@ pub(crate) struct Asked {
     turn: u64,
 }
 
-/// Reads a call of the script with this text: several requests when it is for many.
+/// Whether the script with this text is the one for many requests.
+pub(crate) fn is_bundle(script: &str) -> bool {
+    script.contains("-- BUNDLE: ")
+}
+
+/// Reads a call of the script with this text.
 pub(crate) fn read(script: &str, keys: &[Vec<u8>], words: &[Vec<u8>]) -> Vec<Asked> {
-    match script.contains("-- BUNDLE: ") {
+    match is_bundle(script) {
         true => read_bundle(keys, words),
         false => vec![read_one(script, keys, words)],
     }

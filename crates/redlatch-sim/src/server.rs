@@ -351,6 +351,7 @@ impl Server {
                 })
             }
             Memory::Rules(rules) => {
+                let is_bundle = rulebook::is_bundle(script);
                 let asked = rulebook::read(script, keys, arguments);
                 let channels = state
                     .connections
@@ -372,7 +373,7 @@ impl Server {
                         Request::Release { .. } => state.policy.as_ref(),
                         _ => one.policy.as_ref(),
                     };
-                    if asked.len() > 1 && !one.goes_with_others(rules) {
+                    if is_bundle && !one.goes_with_others(rules) {
                         answers.push(Value::Nil);
                         continue;
                     }
@@ -395,9 +396,9 @@ impl Server {
                 for (channel, message) in board.calls.into_inner() {
                     publish(&channel, &message);
                 }
-                match asked.len() {
-                    1 => answers.remove(0),
-                    _ => Value::Array(answers),
+                match is_bundle {
+                    true => Value::Array(answers),
+                    false => answers.remove(0),
                 }
             }
         };

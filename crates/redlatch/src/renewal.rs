@@ -1,4 +1,4 @@
-//! One round of renewals: a batch of leases, one pipeline to each node.
+//! One round of renewals: a batch of leases, sent to each node at once.
 
 use std::pin::Pin;
 use std::sync::Arc;

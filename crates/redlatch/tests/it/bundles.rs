@@ -118,8 +118,6 @@ async fn a_server_that_has_forgotten_its_scripts_is_told_them_again() {
 async fn a_server_without_memory_refuses_what_takes_some_and_takes_back_what_frees_some() {
     let server = RedisServer::start();
     let latch = patient([server.url()]).build().await.unwrap();
-    let other = patient([server.url()]).prefix("redlatch:other:");
-    let other = other.outage_patience(Duration::ZERO).build().await.unwrap();
     let guards = take_all(&latch, true).await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     // In the same commands.
@@ -136,7 +134,7 @@ async fn a_server_without_memory_refuses_what_takes_some_and_takes_back_what_fre
     }
     assert_eq!(held(&server), 0);
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    release_all(take_all(&other, true).await).await;
+    release_all(take_all(&latch, true).await).await;
 }
 
 #[tokio::test]
@@ -175,6 +173,33 @@ async fn who_lacks_the_rights_for_it_sends_requests_by_themselves() {
             assert_eq!(held(&server), LOCKS);
             release_all(guards).await;
             assert_eq!(held(&server), 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_gives_back_a_lost_lease_is_told_so_also_where_a_bundle_was_refused() {
+    for may_bundle in [true, false] {
+        let server = RedisServer::start();
+        let latch = match may_bundle {
+            true => patient([server.url()]),
+            false => acl::user_of(&server, "unguarded").max_ttl(2 * LONG),
+        };
+        let latch = latch.ttl(LONG).build().await.unwrap();
+        let mut guards = Vec::new();
+        // One after the other, so that what follows is the first bundle.
+        for number in 0..20 {
+            let lock = latch.mutex(format!("lock{number}"));
+            guards.push(lock.lock().await.unwrap());
+        }
+        server.command(&["DEL", "redlatch:lock7"]);
+        server.command(&["SET", "redlatch:lock11", "somebody else"]);
+        let released = join_all(guards.into_iter().map(Guard::release)).await;
+        for (number, released) in released.into_iter().enumerate() {
+            match number {
+                7 | 11 => assert!(released.unwrap_err().is_lost(), "{number}"),
+                _ => released.unwrap(),
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One line to a server, which many callers share.
 //!
-//! Commands go out in the order in which they were given, and answers come back
-//! in that order. A command is on its way from the moment that it was given, and
+//! Commands go out in the order in which they were given, but for requests that may go
+//! with others (see `desk`), and answers come back in that order. A command is on its way from the moment that it was given, and
 //! can't be taken back. One that is given on an idle line is sent there and then,
 //! without a detour over a task; while others are under way a task collects what
 //! is given and sends all of it at once, and of the requests among it several as one
@@ -21,7 +21,7 @@ use std::task::{Context, Poll, ready};
 
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, PushKind, RedisError, RedisFuture, Value};
-use redlatch_core::Request;
+use redlatch_core::{Request, fence};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
@@ -129,7 +129,7 @@ impl Line {
         Answer(answered)
     }
 
-    /// The same for a request, which may go out as one with others.
+    /// Sends a request, which may go out as one with others. It is on its way, too.
     pub(super) fn ask_with_others(
         &self,
         dialect: &Arc<Dialect>,
@@ -140,11 +140,10 @@ impl Line {
         Answer(shared)
     }
 
-    /// Whether the server takes several requests as one command; else so many go by
-    /// themselves. For those who make such commands on their own.
-    pub(super) fn takes_bundles(&self, requests: usize) -> bool {
-        let requests = u32::try_from(requests).unwrap_or(u32::MAX);
-        self.0.shared.desk().takes_bundles(requests)
+    /// Whether the server takes several requests as one command; else this time they go
+    /// by themselves. For those who make such commands on their own.
+    pub(super) fn takes_bundles(&self) -> bool {
+        self.0.shared.desk().takes_bundles()
     }
 
     /// What was answered to such a command.
@@ -152,7 +151,7 @@ impl Line {
         self.0.shared.desk().judge_bundle(answer);
     }
 
-    /// The same for so many commands, which go out together.
+    /// Sends so many commands, which go out one after the other.
     pub(super) fn ask_all(
         &self,
         count: usize,
@@ -216,17 +215,18 @@ impl Shared {
             drop(desk);
             return waiters.into_iter().for_each(|waiter| waiter.fail(&end));
         }
-        let is_alone = desk.is_idle();
+        let is_alone = desk.under_way() == 0;
         desk.put(put, waiters);
         self.see_to_it(desk, is_alone);
     }
 
     fn send_with_others(&self, dialect: &Arc<Dialect>, request: &Request, sharer: Sharer) {
         let kind = dialect.kind(request);
+        let slot = request.key().map_or(0, fence::slot);
         let mut desk = self.desk();
-        match kind.filter(|_| desk.is_bundling()) {
+        match kind.filter(|_| desk.is_bundling(slot)) {
             Some(kind) => {
-                let is_full = desk.put_with_others(dialect, kind, request, sharer);
+                let is_full = desk.put_with_others(dialect, kind, slot, request, sharer);
                 self.see_to_it(desk, is_full);
             }
             None => {
@@ -252,7 +252,7 @@ impl Shared {
 
     /// Takes what is to be sent. Whether there is anything.
     async fn collect(&self, bytes: &mut Vec<u8>) -> bool {
-        let is_alone = self.desk().waiting.len() < 2;
+        let is_alone = self.desk().under_way() < 2;
         if !is_alone {
             // Answers come in bunches: those who have just got theirs may have
             // more to send.

@@ -138,7 +138,7 @@ impl Node for Link {
                     turn.spend(&live);
                     continue;
                 }
-                let mut before = turn.before(&live);
+                let before = turn.before(&live);
                 let mut line = live.line.clone();
                 let sent = async {
                     let dialect = &live.dialect;
@@ -147,10 +147,7 @@ impl Node for Link {
                         true => line.ask_after_you(put).await,
                         false => match line.ask_with_others(dialect, &request).await {
                             Ok(Share::Answer(answer)) => Ok(answer),
-                            Ok(share) => {
-                                before = before.after(&share);
-                                line.ask(put).await
-                            }
+                            Ok(Share::Nothing) => line.ask(put).await,
                             Err(error) => Err(error),
                         },
                     };
@@ -182,8 +179,7 @@ impl Node for Link {
                 let mut line = live.line.clone();
                 let sent = async {
                     let dialect = &live.dialect;
-                    let answers = wire::ask_all(&line, dialect, &requests).await;
-                    wire::conclude_all(&mut line, dialect, &requests, answers).await
+                    wire::send_over(&mut line, dialect, &requests).await
                 };
                 let answer = turn.wait(pin!(sent)).await;
                 if let Some(result) = turn.judge(live.number, answer) {

@@ -8,7 +8,7 @@ use redlatch_core::{Key, Reply, Request};
 
 use super::checkup;
 use super::dialect::{Dialect, Form, Kind, MOST};
-use super::line::{self, Line, Share};
+use super::line::{self, Line};
 use super::reply::{self, reply};
 use crate::node::{NodeError, NodeErrorKind, Page, Pattern, Probe};
 
@@ -30,16 +30,6 @@ pub(super) enum Before {
     Unknown,
     /// It may have been carried out, and if so by the same run of the server.
     UnknownHere,
-}
-
-impl Before {
-    /// The same once it was sent over this connection with others, in vain.
-    pub(super) fn after(self, share: &Share) -> Self {
-        match (self, share) {
-            (Self::Unsent, Share::Unknown) => Self::UnknownHere,
-            (before, _) => before,
-        }
-    }
 }
 
 /// Sends one request and reads the reply.
@@ -191,69 +181,69 @@ pub(super) async fn send_all<C: ConnectionLike>(
     conclude_all(connection, dialect, requests, answers).await
 }
 
-/// The answers to many requests that are sent in one go, several as one command where
-/// all are of a kind that can go so.
-pub(super) async fn ask_all(
-    line: &Line,
+/// The same over a line of ours: several go as one command, where they can. (Then there
+/// may be a second round, in the time that all of them have.)
+pub(super) async fn send_over(
+    line: &mut Line,
     dialect: &Dialect,
     requests: &[Request],
-) -> Result<Vec<Result<Value, RedisError>>, RedisError> {
-    let kind = requests.first().and_then(|request| dialect.kind(request));
-    let is_alike = |request: &Request| dialect.kind(request) == kind;
-    // In which order they are carried out makes no difference then.
-    let can_go = matches!(kind, Some(Kind::Release | Kind::Extend))
-        && requests.len() > 1
-        && requests.iter().all(is_alike);
-    let mut answers = match can_go && line.takes_bundles(requests.len()) {
-        true => ask_together(line, dialect, requests).await?,
-        false => vec![Value::Nil; requests.len()],
-    };
-    // What was not answered goes by itself.
-    let (mut left, mut unanswered) = (Vec::new(), Vec::new());
-    for (request, answer) in requests.iter().zip(&mut answers) {
-        if *answer == Value::Nil {
-            left.push(request);
-            unanswered.push(answer);
-        }
-    }
+) -> Result<Vec<Result<Reply, NodeError>>, Trouble> {
+    let asked = ask_together(line, dialect, requests).await;
+    let answers = asked.map_err(trouble)?;
+    let is_left = |(_, answer): &(_, &Value)| **answer == Value::Nil;
+    let left = requests.iter().zip(&answers).filter(is_left);
+    let left: Vec<Request> = left.map(|(request, _)| request.clone()).collect();
     let put = |out: &mut Vec<u8>| left.iter().for_each(|request| dialect.put(request, out));
-    let again = line.ask_all(left.len(), put).await?;
-    for (answer, again) in unanswered.into_iter().zip(again) {
-        *answer = again;
-    }
-    Ok(answers.into_iter().map(Value::extract_error).collect())
+    let again = line.ask_all(left.len(), put).await;
+    let each = |answers: Vec<_>| answers.into_iter().map(Value::extract_error).collect();
+    let again = conclude_all(line, dialect, &left, again.map(each)).await?;
+    let mut again = again.into_iter();
+    let conclude = |(request, answer)| match answer {
+        Value::Nil => again.next().unwrap_or_else(|| reply(request, Value::Nil)),
+        answer => reply(request, answer),
+    };
+    Ok(requests.iter().zip(answers).map(conclude).collect())
 }
 
-/// The answers to requests of one kind that goes together; nil for those that must go
-/// by themselves.
+/// The answers to those of many requests that can go as one command; nil for the others.
+///
+/// In which order they are carried out makes no difference: they are of one kind, and not
+/// of the one that asks for locks.
 async fn ask_together(
     line: &Line,
     dialect: &Dialect,
     requests: &[Request],
 ) -> Result<Vec<Value>, RedisError> {
-    let mut form = Form::Hash;
-    loop {
-        let bundles = requests.chunks(MOST);
-        let put = |out: &mut Vec<u8>| {
-            for bundle in bundles.clone() {
-                dialect.put_together(bundle.iter(), form, out);
-            }
-        };
-        let answers = line.ask_all(bundles.len(), put).await?;
-        if matches!(form, Form::Hash) && answers.iter().any(line::is_noscript) {
-            form = Form::Text;
-            continue;
-        }
-        let mut each = Vec::with_capacity(requests.len());
-        for (bundle, answer) in bundles.zip(answers) {
-            line.judge_bundle(&answer);
-            match answer {
-                Value::Array(answers) if answers.len() == bundle.len() => each.extend(answers),
-                _ => each.resize(each.len() + bundle.len(), Value::Nil),
-            }
-        }
+    let mut each = vec![Value::Nil; requests.len()];
+    let kind = requests.iter().find_map(|request| dialect.kind(request));
+    let can_go = |(_, request): &(_, &Request)| dialect.kind(request) == kind;
+    let together: Vec<_> = requests.iter().enumerate().filter(can_go).collect();
+    let is_of_use = matches!(kind, Some(Kind::Release | Kind::Extend)) && together.len() > 1;
+    if !is_of_use || !line.takes_bundles() {
         return Ok(each);
     }
+    let bundles = together.chunks(MOST);
+    let ask = |form| {
+        line.ask_all(bundles.len(), |out| {
+            for bundle in bundles.clone() {
+                let requests = bundle.iter().map(|(_, request)| *request);
+                dialect.put_together(requests, form, out);
+            }
+        })
+    };
+    let mut answers = ask(Form::Hash).await?;
+    if answers.iter().any(line::is_noscript) {
+        answers = ask(Form::Text).await?;
+    }
+    for (bundle, answer) in bundles.zip(answers) {
+        line.judge_bundle(&answer);
+        if let Value::Array(answers) = answer {
+            for ((at, _), answer) in bundle.iter().zip(answers) {
+                each[*at] = answer;
+            }
+        }
+    }
+    Ok(each)
 }
 
 /// The same as [`conclude`] for many requests that were sent in one go.

@@ -31,10 +31,10 @@ struct Part<W> {
     waiter: W,
 }
 
-/// What can go with others, in the order in which the script takes them.
+/// As what a request goes when others do, in the order in which the script takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::node::redis) enum Kind {
-    /// A command that needs no script: it goes by itself, before the others.
+    /// A command that needs no script: it goes by itself, and may go before the others.
     Bare,
     Acquire,
     Release,
@@ -42,8 +42,8 @@ pub(in crate::node::redis) enum Kind {
 }
 
 impl Dialect {
-    /// As what this can go with others; nothing when it asks for more than the script
-    /// for many knows.
+    /// As what this goes when others do; nothing when it asks for more than the script
+    /// for many knows, and must stay in its place.
     pub(in crate::node::redis) fn kind(&self, request: &Request) -> Option<Kind> {
         match request {
             Request::Acquire {
@@ -130,33 +130,35 @@ impl<W> Bundle<W> {
         Self { dialect, parts }
     }
 
-    pub(in crate::node::redis) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+    pub(in crate::node::redis) fn len(&self) -> usize {
+        self.parts.len()
     }
 
-    pub(in crate::node::redis) fn is_full(&self) -> bool {
-        self.parts.len() == MOST
+    /// Whether what is here has to go before one about a lock of this slot.
+    pub(in crate::node::redis) fn has(&self, slot: u16) -> bool {
+        self.parts.iter().any(|part| part.slot == slot)
     }
 
-    /// Whether what is here has to go before this can be added.
-    pub(in crate::node::redis) fn is_closed_to(&self, request: &Request) -> bool {
-        let slot = slot(request);
-        self.is_full() || self.parts.iter().any(|part| part.slot == slot)
-    }
-
-    /// Adds one that it is not closed to.
-    pub(in crate::node::redis) fn add(&mut self, kind: Kind, request: &Request, waiter: W) {
+    /// Adds one about a lock of a slot that is not here yet.
+    pub(in crate::node::redis) fn add(
+        &mut self,
+        kind: Kind,
+        slot: u16,
+        request: &Request,
+        waiter: W,
+    ) {
         self.parts.push(Part {
             kind,
-            slot: slot(request),
+            slot,
             request: request.clone(),
             waiter,
         });
     }
 
     /// Writes what is here behind what is in `out`: one by itself, several as one
-    /// command. Says who waits for the answers, in their order, and is empty again.
-    pub(in crate::node::redis) fn close(&mut self, form: Form, out: &mut Vec<u8>) -> Vec<W> {
+    /// command. Says who waits for the answers, in their order and with their slots, and is
+    /// empty again.
+    pub(in crate::node::redis) fn close(&mut self, form: Form, out: &mut Vec<u8>) -> Vec<(u16, W)> {
         match &mut self.parts[..] {
             [] => {}
             [part] => self.dialect.put(&part.request, out),
@@ -166,12 +168,9 @@ impl<W> Bundle<W> {
                 self.dialect.put_together(requests, form, out);
             }
         }
-        self.parts.drain(..).map(|part| part.waiter).collect()
+        let parts = self.parts.drain(..);
+        parts.map(|part| (part.slot, part.waiter)).collect()
     }
-}
-
-fn slot(request: &Request) -> u16 {
-    request.key().map_or(0, fence::slot)
 }
 
 fn token(request: &Request) -> Option<&Token> {

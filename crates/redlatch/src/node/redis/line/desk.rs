@@ -8,11 +8,18 @@ use redlatch_core::Request;
 use tokio::sync::oneshot;
 
 use super::End;
-use crate::node::redis::dialect::{Bundle, Dialect, Form, Kind};
+use crate::node::redis::dialect::{Bundle, Dialect, Form, Kind, MOST};
 
 /// After a bundle to which the server had nothing but an error to say, so many requests
 /// go by themselves.
 const UNBUNDLED: u32 = 1000;
+
+/// After a request that the script for many could not answer, as when somebody waits for
+/// the lock, so many about that lock go by themselves: it costs them a round trip more.
+const SHY: u8 = 15;
+
+/// How many slots are told apart for that.
+const SHYNESSES: usize = 256;
 
 #[derive(Default)]
 pub(super) struct Desk {
@@ -22,6 +29,8 @@ pub(super) struct Desk {
     bundle: Option<Bundle<Sharer>>,
     /// For how many more requests there are no bundles.
     unbundled: u32,
+    /// For how many about each slot, or one that shares its place here.
+    shy: Shy,
     /// Whether the server has forgotten the script for bundles.
     forgotten: bool,
     pub(super) writer: Writer,
@@ -29,6 +38,20 @@ pub(super) struct Desk {
     pub(super) waiting: VecDeque<Waiter>,
     /// Why there will be no more answers.
     pub(super) end: Option<End>,
+}
+
+struct Shy([u8; SHYNESSES]);
+
+impl Default for Shy {
+    fn default() -> Self {
+        Self([0; SHYNESSES])
+    }
+}
+
+impl Shy {
+    fn of(&mut self, slot: u16) -> &mut u8 {
+        &mut self.0[usize::from(slot) % SHYNESSES]
+    }
 }
 
 /// What the task that writes is doing.
@@ -47,8 +70,8 @@ pub(super) enum Waiter {
     One(oneshot::Sender<Result<Value, RedisError>>),
     /// One that went by itself, but might have gone with others.
     Single(Sharer),
-    /// Those that went together.
-    Bundle(Vec<Sharer>),
+    /// Those that went together, and their slots.
+    Bundle(Vec<(u16, Sharer)>),
     Many {
         missing: usize,
         answers: Vec<Value>,
@@ -63,27 +86,24 @@ pub(super) type Sharer = oneshot::Sender<Result<Share, RedisError>>;
 #[derive(Debug, PartialEq)]
 pub(in crate::node::redis) enum Share {
     Answer(Value),
-    /// Nothing: it was not carried out, and must go by itself.
+    /// Nothing: it must go by itself. What it asks for was not done, or may be again.
     Nothing,
-    /// Nothing, and it may have been carried out or not.
-    Unknown,
 }
 
 impl Desk {
-    /// Nothing is under way, and nothing waits to be.
-    pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && !self.has_bundle()
+    /// How many commands and requests are under way, or wait to be.
+    pub(super) fn under_way(&self) -> usize {
+        self.waiting.len() + self.bundled()
     }
 
     /// Whether there is something to send.
     pub(super) fn has_more(&self) -> bool {
-        !self.out.is_empty() || self.has_bundle()
+        !self.out.is_empty() || self.bundled() > 0
     }
 
-    fn has_bundle(&self) -> bool {
-        self.bundle
-            .as_ref()
-            .is_some_and(|bundle| !bundle.is_empty())
+    /// How many are to be sent as one command.
+    fn bundled(&self) -> usize {
+        self.bundle.as_ref().map_or(0, Bundle::len)
     }
 
     /// Adds what `put` writes, behind all that is there.
@@ -97,16 +117,21 @@ impl Desk {
         self.waiting.extend(waiters);
     }
 
-    /// Whether so many requests may go as one command; else they go by themselves.
-    pub(super) fn takes_bundles(&mut self, requests: u32) -> bool {
+    /// Whether the server takes several requests as one command; else this time they go
+    /// by themselves.
+    pub(super) fn takes_bundles(&mut self) -> bool {
         let takes = self.unbundled == 0;
-        self.unbundled = self.unbundled.saturating_sub(requests);
+        self.unbundled = self.unbundled.saturating_sub(1);
         takes
     }
 
-    /// Whether a request that comes now has others to go with, or will soon.
-    pub(super) fn is_bundling(&mut self) -> bool {
-        self.takes_bundles(1) && self.end.is_none() && !self.is_idle()
+    /// Whether a request about a lock of this slot that comes now has others to go with,
+    /// or will soon.
+    pub(super) fn is_bundling(&mut self, slot: u16) -> bool {
+        let shy = self.shy.of(slot);
+        let is_shy = *shy > 0;
+        *shy = shy.saturating_sub(1);
+        self.takes_bundles() && !is_shy && self.end.is_none() && self.under_way() > 0
     }
 
     /// Adds a request, to go with those that are there and those that come until all is
@@ -117,11 +142,11 @@ impl Desk {
         &mut self,
         dialect: &Arc<Dialect>,
         kind: Kind,
+        slot: u16,
         request: &Request,
         sharer: Sharer,
     ) -> bool {
-        let new = || Bundle::new(dialect.clone());
-        if self.bundle.get_or_insert_with(new).is_closed_to(request) {
+        if self.bundle.as_ref().is_some_and(|bundle| bundle.has(slot)) {
             self.close_bundle();
         }
         if kind == Kind::Bare {
@@ -129,9 +154,10 @@ impl Desk {
             self.waiting.push_back(Waiter::Single(sharer));
             return false;
         }
+        let new = || Bundle::new(dialect.clone());
         let bundle = self.bundle.get_or_insert_with(new);
-        bundle.add(kind, request, sharer);
-        let is_full = bundle.is_full();
+        bundle.add(kind, slot, request, sharer);
+        let is_full = bundle.len() == MOST;
         if is_full {
             self.close_bundle();
         }
@@ -140,7 +166,7 @@ impl Desk {
 
     /// Puts what is to go together behind all else, and nothing is added to it any more.
     pub(super) fn close_bundle(&mut self) {
-        let is_there = |bundle: &&mut Bundle<Sharer>| !bundle.is_empty();
+        let is_there = |bundle: &&mut Bundle<Sharer>| bundle.len() > 0;
         let Some(bundle) = self.bundle.as_mut().filter(is_there) else {
             return;
         };
@@ -151,7 +177,9 @@ impl Desk {
         };
         let mut sharers = bundle.close(form, &mut self.out);
         self.waiting.push_back(match sharers.len() {
-            1 => sharers.pop().map_or(Waiter::Nobody, Waiter::Single),
+            1 => sharers
+                .pop()
+                .map_or(Waiter::Nobody, |(_, sharer)| Waiter::Single(sharer)),
             _ => Waiter::Bundle(sharers),
         });
     }
@@ -176,7 +204,12 @@ impl Desk {
                     }
                     Value::Nil
                 }
-                Some(Waiter::Bundle(_)) => {
+                Some(Waiter::Bundle(sharers)) => {
+                    for ((slot, _), answer) in sharers.iter().zip(each(&answer)) {
+                        if *answer == Value::Nil {
+                            *self.shy.of(*slot) = SHY;
+                        }
+                    }
                     self.judge_bundle(&answer);
                     answer
                 }
@@ -214,7 +247,7 @@ impl Waiter {
             Self::Nobody => {}
             Self::One(one) => drop(one.send(Err(end.error()))),
             Self::Single(one) => drop(one.send(Err(end.error()))),
-            Self::Bundle(sharers) => sharers.into_iter().for_each(|sharer| {
+            Self::Bundle(sharers) => sharers.into_iter().for_each(|(_, sharer)| {
                 drop(sharer.send(Err(end.error())));
             }),
             Self::Many { all, .. } => drop(all.send(Err(end.error()))),
@@ -222,21 +255,24 @@ impl Waiter {
     }
 }
 
+/// The answers to those that went together; none after an error.
+fn each(answer: &Value) -> &[Value] {
+    match answer {
+        Value::Array(answers) => answers,
+        _ => &[],
+    }
+}
+
 /// Gives everyone its own answer of those to a bundle.
-fn share(answer: Value, sharers: Vec<Sharer>) {
-    let was_forgotten = is_noscript(&answer);
+fn share(answer: Value, sharers: Vec<(u16, Sharer)>) {
     let mut answers = match answer {
-        Value::Array(answers) if answers.len() == sharers.len() => Some(answers.into_iter()),
-        _ => None,
+        Value::Array(answers) => answers.into_iter(),
+        _ => Vec::new().into_iter(),
     };
-    for sharer in sharers {
-        let share = match &mut answers {
-            Some(answers) => match answers.next() {
-                None | Some(Value::Nil) => Share::Nothing,
-                Some(answer) => Share::Answer(answer),
-            },
-            None if was_forgotten => Share::Nothing,
-            None => Share::Unknown,
+    for (_, sharer) in sharers {
+        let share = match answers.next() {
+            None | Some(Value::Nil) => Share::Nothing,
+            Some(answer) => Share::Answer(answer),
         };
         let _ = sharer.send(Ok(share));
     }

@@ -11,13 +11,15 @@
 --          and of the EXTENDs; the slots of the ACQUIREs; and their ballots
 --
 -- An ACQUIRE here has no ticket, and a RELEASE none to give up and no other ballots
--- than the one that its lease was granted by. No two of both are about locks of one
--- slot: so what one does is nothing to the others, and in which order they are done
--- makes no difference.
+-- than the one that its lease was granted by. Of locks of one slot there is one
+-- ACQUIRE at most, and then nothing else: so what one request does is nothing to the
+-- others, and in which order they are done makes no difference.
 --
 -- Returns an array with the answer to each, the one that its own script gives (see
 -- acquire.lua, release.lua and extend.lua); or false where something is not as it
--- mostly is. Nothing was done then, and it must be asked by itself.
+-- mostly is. Nothing was done then, and it must be asked by itself. After an error
+-- all may be: what was granted is granted again, what was extended extended, and
+-- nothing was released, since that comes last.
 --
 -- Commands that work on many keys are what is gained here: to be called costs a command
 -- more than to look at a key.
@@ -59,13 +61,17 @@ if acquires > 0 or extends > 0 and expected ~= '' then
         end
     end
     limit = (now + tolerance) * 1024
+    -- All that can be wrong with them is found before anything is written.
+    for at = first + 1, first + acquires do
+        noted[at] = (noted[at] or 0) + 0
+    end
 end
 
 -- ACQUIREs come first: a server that is out of memory refuses a script its first write
 -- only, and must refuse these.
 local raised, count = {}, 0
 for at = 1, acquires do
-    local slot_ballot = (noted[first + at] or 0) + 0
+    local slot_ballot = noted[first + at]
     local seen, ballot = math.max(slot_ballot, floor), ARGV[ballots + at] + 0
     local lock, ttl, answer = KEYS[1 + at], ARGV[ttls + at], false
     if is_armed and seen <= limit and ballot <= limit and not (longest and ttl + 0 > longest) then
@@ -75,7 +81,8 @@ for at = 1, acquires do
             count = count + 2
             answer = 'GRANTED'
         else
-            -- pcall: a key of another type is a stranger's.
+            -- pcall: a key of another type is a stranger's. What is long is left to the
+            -- script for one, so that no answer is as long as all of them.
             local value = redis.pcall('GET', lock)
             if type(value) == 'string' and value ~= ARGV[4 + at] and #value <= 1024 then
                 answer = { 'HELD', value, call('PTTL', lock), slot_ballot }
@@ -93,6 +100,17 @@ end
 if acquires < locks then
     -- A key of another type has no value here.
     local values = call('MGET', unpack(KEYS, 2 + acquires, 1 + locks))
+    for at = with_queue + 1, locks do
+        local is_ours = is_armed and values[at - acquires] == ARGV[4 + at]
+        if is_ours then
+            local ttl = ARGV[ttls + at - releases]
+            local left = call('PTTL', KEYS[1 + at])
+            if left >= 0 and left < ttl + 0 then
+                call('PEXPIRE', KEYS[1 + at], ttl)
+            end
+        end
+        answers[at] = is_ours and 'EXTENDED'
+    end
     local gone, count = {}, 0
     for at = acquires + 1, with_queue do
         local is_ours = values[at - acquires] == ARGV[4 + at] and not is_wanted(at)
@@ -104,17 +122,6 @@ if acquires < locks then
     end
     if count > 0 then
         call('DEL', unpack(gone))
-    end
-    for at = with_queue + 1, locks do
-        local is_ours = is_armed and values[at - acquires] == ARGV[4 + at]
-        if is_ours then
-            local ttl = ARGV[ttls + at - releases]
-            local left = call('PTTL', KEYS[1 + at])
-            if left >= 0 and left < ttl + 0 then
-                call('PEXPIRE', KEYS[1 + at], ttl)
-            end
-        end
-        answers[at] = is_ours and 'EXTENDED'
     end
 end
 return answers

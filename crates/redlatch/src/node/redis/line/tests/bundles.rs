@@ -209,11 +209,7 @@ async fn after_a_bundle_that_was_refused_requests_go_by_themselves_for_a_while()
     let answers = b"+first\r\n-NOPERM no right to do that\r\n";
     server.write_all(answers).await.unwrap();
     for share in refused {
-        assert_eq!(
-            share.await.unwrap(),
-            Share::Unknown,
-            "it may have been done"
-        );
+        assert_eq!(share.await.unwrap(), Share::Nothing);
     }
     let serve = |count: usize| {
         let names: Vec<_> = (0..count).map(|n| acquire(&format!("lock{n}"))).collect();
@@ -225,6 +221,28 @@ async fn after_a_bundle_that_was_refused_requests_go_by_themselves_for_a_while()
     }
     let _together = serve(2);
     assert!(is_bundle(&next_words(&mut server).await));
+}
+
+#[tokio::test]
+async fn a_lock_that_could_not_be_answered_for_goes_by_itself_for_a_while() {
+    let (line, mut server, _first) = busy_line().await;
+    let requests = [release("a"), release("b")];
+    let mut shares = ask_requests(&line, &requests);
+    assert!(is_bundle(&next_words(&mut server).await));
+    let answers = b"+first\r\n*2\r\n_\r\n+RELEASED\r\n";
+    server.write_all(answers).await.unwrap();
+    assert_eq!(shares.remove(0).await.unwrap(), Share::Nothing);
+    // Somebody waits for it, perhaps. With the others nothing is wrong.
+    let _busy = ask(&line, "BUSY");
+    assert_eq!(next_command(&mut server).await, "BUSY");
+    for _ in 0..15 {
+        let _shares = ask_requests(&line, &[acquire("c"), acquire("a"), acquire("d")]);
+        assert_eq!(locks(&next_words(&mut server).await), ["c"]);
+        assert_eq!(locks(&next_words(&mut server).await), ["a"]);
+        assert_eq!(locks(&next_words(&mut server).await), ["d"]);
+    }
+    let _shares = ask_requests(&line, &[acquire("c"), acquire("a"), acquire("d")]);
+    assert_eq!(locks(&next_words(&mut server).await), ["c", "a", "d"]);
 }
 
 #[tokio::test]
