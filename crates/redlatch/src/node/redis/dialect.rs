@@ -40,6 +40,7 @@ static ACQUIRE: Rule = acquire!(
     where "local fence, slot, expected, longest = KEYS[3], ARGV[1], ARGV[5], ARGV[6]";
     "guard.lua",
     "ballot.lua",
+    "about.lua",
     "quick.lua"
 );
 static ACQUIRE_PLAIN: Rule = acquire!("plain.lua");
@@ -56,7 +57,7 @@ static FORCE: Rule = rule!(
     "ballot.lua",
     "force.lua"
 );
-static BUNDLE: Rule = rule!("bundle.lua");
+static BUNDLE: Rule = rule!("about.lua", "bundle.lua");
 static INSPECT: Rule = rule!("inspect.lua");
 static INIT: Rule = rule!("init.lua");
 

@@ -21,7 +21,7 @@
 -- all may be: what was granted is granted again, what was extended extended, and
 -- nothing was released, since that comes last.
 --
--- Commands that work on many keys are what is gained here: to be called costs a command
+-- Runs after about.lua. Commands that work on many keys are what is gained here: to be called costs a command
 -- more than to look at a key.
 
 local call = redis.call
@@ -69,7 +69,7 @@ end
 
 -- ACQUIREs come first: a server that is out of memory refuses a script its first write
 -- only, and must refuse these.
-local raised, count = {}, 0
+local raised, count, is_new = {}, 0, false
 for at = 1, acquires do
     local slot_ballot = noted[first + at]
     local seen, ballot = math.max(slot_ballot, floor), ARGV[ballots + at] + 0
@@ -79,6 +79,7 @@ for at = 1, acquires do
             call('SET', lock, ARGV[4 + at], 'NX', 'PX', ttl) then
             raised[count + 1], raised[count + 2] = ARGV[slots + at], ARGV[ballots + at]
             count = count + 2
+            is_new = is_new or slot_ballot == 0
             answer = 'GRANTED'
         else
             -- pcall: a key of another type is a stranger's. What is long is left to the
@@ -92,6 +93,9 @@ for at = 1, acquires do
         end
     end
     answers[at] = answer
+end
+if is_new then
+    raised[count + 1], raised[count + 2] = 'about', about
 end
 if count > 0 then
     call('HSET', KEYS[1], unpack(raised))
