@@ -78,23 +78,23 @@ impl Driver {
 
     /// Asks all nodes at the same time, never one after the other.
     pub(crate) fn ask(&self, request: Request, limit: Duration) -> Votes {
-        let requests = iter::repeat_n(request, self.nodes.len());
-        let targets = self.nodes.iter().zip(requests).enumerate();
-        let calls = targets.map(|(node, (target, request))| Answer {
-            node,
-            call: target.call(request, limit),
-        });
-        let silent =
-            |(node, target): (usize, &Arc<dyn Node>)| u64::from(target.is_silent()) << node;
-        Votes {
-            silent: self.nodes.iter().enumerate().map(silent).sum(),
+        let mut votes = Votes {
+            silent: 0,
             asked: time::Instant::now(),
-            pending: Answers(calls.collect()),
+            pending: Answers(Vec::with_capacity(self.nodes.len())),
             round: Round::new(self.nodes.len()),
             failures: Vec::new(),
             again: Vec::new(),
             refusals: Vec::new(),
+        };
+        // The last one is not copied: mostly there is no other.
+        let requests = iter::repeat_n(request, self.nodes.len());
+        for (node, (target, request)) in self.nodes.iter().zip(requests).enumerate() {
+            votes.silent |= u64::from(target.is_silent()) << node;
+            let call = target.call(request, limit);
+            votes.pending.0.push(Answer { node, call });
         }
+        votes
     }
 
     /// Asks all nodes and waits for every one of them: how many answered, what
@@ -224,6 +224,9 @@ impl Votes {
             Ok(reply) => {
                 let vote = Vote::from(reply);
                 self.round.vote(node, vote);
+                if vote == Vote::Granted {
+                    return Some((node, answer));
+                }
                 if vote == Vote::Again {
                     self.again.push(reply.clone());
                 }

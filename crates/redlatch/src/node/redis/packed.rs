@@ -104,9 +104,13 @@ impl<'a> Packed<'a> {
     pub(super) fn finish(self) {
         let mut digits = [0; DIGITS];
         let count = decimal(self.count, &mut digits);
-        let head = [b"*", count, b"\r\n"];
-        let head = head.into_iter().flatten().copied();
-        self.out.splice(self.begin..self.begin, head);
+        let (begin, end) = (self.begin, self.out.len());
+        let after = begin + count.len() + 3;
+        self.out.resize(end + after - begin, b'*');
+        self.out.copy_within(begin..end, after);
+        self.out[begin] = b'*';
+        self.out[begin + 1..after - 2].copy_from_slice(count);
+        self.out[after - 2..after].copy_from_slice(b"\r\n");
     }
 }
 
