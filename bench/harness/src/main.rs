@@ -13,6 +13,7 @@
 //! | `run.rs` | all of them in turn, continued where they were cut off |
 //! | `measure.rs` | one run of one contender, by kind: `measure/cycles.rs`, `standing.rs`, `allocations.rs`, `redis_benchmark.rs` |
 //! | `process.rs` | a contender's process, and the job that it gets |
+//! | `one_core.rs` | one core for all that is started meanwhile |
 //! | `servers.rs` | fresh Redis servers for each run, and what they have done |
 //! | `limited.rs` | programs that are run to their end, but not for ever |
 //! | `usage.rs` | processor time and memory, from `/proc` |
@@ -27,6 +28,7 @@ mod contenders;
 mod limited;
 mod machine;
 mod measure;
+mod one_core;
 mod plan;
 mod process;
 mod progress;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use redlatch_testkit::Awake;
 
 use crate::contenders::{Contender, REDIS_BENCHMARK};
+use crate::one_core::OneCore;
 use crate::plan::{Action, Case, Condition};
 use crate::process::Process;
 use crate::servers::Servers;
@@ -115,8 +116,12 @@ pub(crate) fn run(case: &Case, contender: &Contender) -> Result<Figures, String>
     if let Action::Allocations = case.action {
         return allocations::run(contender);
     }
+    let is_awake = matches!(case.condition, Condition::Awake | Condition::OneCore);
+    let _awake = is_awake.then(Awake::start);
+    // All cores are kept awake, but only one is used.
+    let one_core = (case.condition == Condition::OneCore).then(OneCore::take);
+    let _one_core = one_core.transpose()?;
     let servers = Servers::start(case.nodes, case.condition)?;
-    let _awake = (case.condition == Condition::Awake).then(Awake::start);
     match &case.action {
         Action::Cycles(cycles) if contender.name == REDIS_BENCHMARK => {
             redis_benchmark::run(cycles, &servers)

@@ -34,6 +34,8 @@ pub(crate) enum Condition {
     Usual,
     /// Cores are kept awake by spinning processes of the lowest priority.
     Awake,
+    /// The same, and client and server share one of them.
+    OneCore,
     /// One node is behind a proxy that passes everything on.
     Proxied,
     /// The node behind the proxy is stopped.
@@ -180,9 +182,10 @@ pub(crate) fn cases(scope: &Scope) -> Vec<Case> {
     let short = scope.seconds / 2.0;
 
     let (split, closely) = (scope.size(SPLIT, 1), scope.size(CLOSELY, 1));
-    for (id, label, condition) in [
-        ("as-is", "as it is", Condition::Usual),
-        ("awake", "cores kept awake", Condition::Awake),
+    for (id, label, condition, who) in [
+        ("as-is", "as it is", Condition::Usual, Who::All),
+        ("awake", "cores kept awake", Condition::Awake, Who::All),
+        ("one-core", "on one core", Condition::OneCore, Who::AllOurs),
     ] {
         let cycles = Cycles {
             samples: true,
@@ -192,6 +195,7 @@ pub(crate) fn cases(scope: &Scope) -> Vec<Case> {
             condition,
             split,
             closely,
+            who,
             ..case(1, id, label, Action::Cycles(cycles))
         });
     }
@@ -408,7 +412,7 @@ mod tests {
             let cases = plan(line);
             let find = |id: &str| cases.iter().find(|case| case.id == id).expect(id);
             let usual = find("2/64");
-            for id in ["1/as-is", "1/awake"] {
+            for id in ["1/as-is", "1/awake", "1/one-core"] {
                 let latency = find(id);
                 assert_eq!(latency.rounds, usual.rounds * SPLIT, "{line}: {id}");
                 let whole = |case: &Case| seconds(case) * case.rounds as f64;

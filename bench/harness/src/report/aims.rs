@@ -80,16 +80,21 @@ fn aims(results: &Results) -> Vec<Aim> {
         Some(results.median(case, one, figure)? / results.median(case, other, figure)?)
     };
     let p50 = figure::CYCLE_P50;
-    add(
-        "1: p50 of plain, to raw, cores awake",
-        ratio("1/awake", PLAIN, FLOOR, p50),
-        Bound::Most(1.10),
-    );
-    add(
-        "1: p50 of fenced, to plain, cores awake",
-        ratio("1/awake", FENCED, PLAIN, p50),
-        Bound::Most(1.25),
-    );
+    for (what, one, other, most) in [
+        ("p50 of plain, to raw", PLAIN, FLOOR, 1.10),
+        ("p50 of fenced, to plain", FENCED, PLAIN, 1.25),
+    ] {
+        add(
+            &format!("1: {what}, cores awake"),
+            ratio("1/awake", one, other, p50),
+            Bound::Most(most),
+        );
+        add(
+            "1: the same, client and server on one core",
+            ratio("1/one-core", one, other, p50),
+            Bound::Beside,
+        );
+    }
     for lock in [PLAIN, FENCED] {
         add(
             &format!("1: allocations of an uncontended cycle of {lock}, to raw"),

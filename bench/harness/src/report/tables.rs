@@ -10,6 +10,7 @@ use crate::results::Results;
 pub(super) fn sections(results: &Results) -> Vec<String> {
     let sections = [
         latency(results),
+        one_core(results),
         allocations(results),
         throughput(
             results,
@@ -67,6 +68,19 @@ fn latency(results: &Results) -> Option<String> {
         Some("latency"),
         table(results, &columns),
     )
+}
+
+fn one_core(results: &Results) -> Option<String> {
+    let id = "1/one-core";
+    let columns = [
+        spread_of("p50 µs", id, figure::CYCLE_P50),
+        spread_of("p99 µs", id, figure::CYCLE_P99),
+        ratio_of("p50 / raw", id, figure::CYCLE_P50),
+    ];
+    let text = "The same with the cores awake, and client and redis-server on one of them: what \
+                either does is in the time of a cycle then, and the scheduler decides nothing.";
+    let table = table(results, &columns);
+    section("### 1. One task, on one core", text, None, table)
 }
 
 fn allocations(results: &Results) -> Option<String> {
