@@ -259,7 +259,9 @@ impl Notes<'_> {
                 self.warn("rights", seen, advice);
             }
             channel if channel.starts_with('&') => self.warn("rights", seen, advice),
-            "+info" if settings.max_ttl.is_none() => self.warn("rights", seen, advice),
+            // What could go out as one command goes by itself.
+            "+mget" | "+exists" => self.warn("rights", seen, advice),
+            "+info" | "+hmget" if settings.max_ttl.is_none() => self.warn("rights", seen, advice),
             _ => self.bad("rights", seen, advice),
         }
     }

@@ -91,7 +91,8 @@ async fn lacks<C: ConnectionLike>(
     publish.arg(&channel).arg("");
     trials.push(("+publish", publish));
     if may_touch {
-        trials.extend(on_key(&key, lacks.is_empty(), charter.policy.is_some()));
+        let guarded = charter.policy.is_some();
+        trials.extend(on_key(&key, lacks.is_empty(), guarded, is_ours));
     }
     let mut pipeline = redis::pipe();
     for (_, trial) in &trials {
@@ -147,8 +148,9 @@ fn general(is_ours: bool) -> Vec<Trial> {
     trials
 }
 
-/// The same for commands on a key, which is a string if it `exists`.
-fn on_key(key: &str, exists: bool, guarded: bool) -> Vec<Trial> {
+/// The same for commands on a key, which is a string if it `exists`. Over a line of ours
+/// several requests may go as one command, which takes a few more.
+fn on_key(key: &str, exists: bool, guarded: bool, is_ours: bool) -> Vec<Trial> {
     let of = |name: &str, args: &[&str]| {
         let mut command = cmd(name);
         command.arg(key).arg(args);
@@ -163,8 +165,12 @@ fn on_key(key: &str, exists: bool, guarded: bool) -> Vec<Trial> {
         ("+pexpire", of("PEXPIRE", &["1000"])),
         ("+hget", of("HGET", &["field"])),
     ];
-    if guarded {
+    if guarded || is_ours {
         trials.push(("+hmget", of("HMGET", &["field"])));
+    }
+    if is_ours {
+        trials.push(("+mget", of("MGET", &[])));
+        trials.push(("+exists", of("EXISTS", &[])));
     }
     if exists {
         // On a string they fail, and so leave nothing behind.
