@@ -212,3 +212,24 @@ async fn a_lease_outlives_a_connection_that_falls_mute() {
     guard.release().await.unwrap();
     assert!(server.locks().is_empty());
 }
+
+/// Both are there when it goes on: the answer, which nobody has read yet, and the end of
+/// the time that the node had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn who_was_kept_from_running_finds_the_answer_that_came_meanwhile() {
+    let server = RedisServer::start();
+    let short = Duration::from_millis(50);
+    let latch = patient([server.url()]).node_timeout(short).ttl(LONG);
+    let latch = latch.build().await.unwrap();
+    for _ in 0..10 {
+        let guard = latch.mutex("job").lock().await.unwrap();
+        let kept = tokio::spawn(async move {
+            let released = tokio::spawn(guard.release());
+            tokio::task::yield_now().await;
+            // It was sent, and now the only thread is busy with something else.
+            std::thread::sleep(2 * short);
+            released.await.unwrap()
+        });
+        kept.await.unwrap().unwrap();
+    }
+}

@@ -1,6 +1,6 @@
 //! A Redis connection that the user brought.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::checkup;
 use super::dialect::Dialect;
+use super::patience;
 use super::server;
 use super::wire::{self, Before, Trouble};
 use crate::node::{
@@ -58,7 +59,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Node for Borrowed<C> {
         Box::pin(async move {
             // The connection may send a request again on its own.
             let sent = wire::send(&mut connection, &dialect, &request, Before::Unknown);
-            flatten(limit, timeout(limit, sent).await)
+            within(limit, sent).await
         })
     }
 
@@ -67,7 +68,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Node for Borrowed<C> {
         let (_, dialect) = self.enlisted();
         Box::pin(async move {
             let sent = wire::send_all(&mut connection, &dialect, &requests);
-            let answers = flatten(limit, timeout(limit, sent).await);
+            let answers = within(limit, sent).await;
             answers.unwrap_or_else(|error| vec![Err(error); requests.len()])
         })
     }
@@ -76,7 +77,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Node for Borrowed<C> {
         let mut connection = self.connection.clone();
         Box::pin(async move {
             let sent = wire::scan(&mut connection, &pattern, after.as_deref());
-            flatten(limit, timeout(limit, sent).await)
+            within(limit, sent).await
         })
     }
 
@@ -84,7 +85,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Node for Borrowed<C> {
         let mut connection = self.connection.clone();
         Box::pin(async move {
             let sent = wire::probe(&mut connection);
-            flatten(limit, timeout(limit, sent).await)
+            within(limit, sent).await
         })
     }
 
@@ -120,11 +121,11 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Node for Borrowed<C> {
     }
 }
 
-fn flatten<T>(
+async fn within<T>(
     limit: Duration,
-    answer: Result<Result<T, Trouble>, tokio::time::error::Elapsed>,
+    sent: impl Future<Output = Result<T, Trouble>>,
 ) -> Result<T, NodeError> {
-    match answer {
+    match patience::until(patience::deadline(limit), pin!(sent)).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(Trouble::Gone(error) | Trouble::Error(error))) => Err(error),
         Err(_) => Err(NodeError::timed_out(limit)),

@@ -17,13 +17,14 @@ use redlatch_core::{Key, News, Request};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::error::Elapsed;
-use tokio::time::{Instant, Timeout, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::address::Address;
 use super::checkup;
 use super::dial::{self, Protocol};
 use super::dialect::Dialect;
 use super::line::{Line, Share, Stream};
+use super::patience;
 use super::reply;
 use super::server::Server;
 use super::wire::{self, Before, Trouble};
@@ -31,9 +32,6 @@ use crate::node::{
     Bell, Bells, Call, CallAll, Charter, Examining, Node, NodeError, NodeErrorKind, Pattern,
     Probing, Ready, Scanning, Watched, Watching,
 };
-
-/// A clock can't tell of times that are far enough away.
-const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// So many time-outs in a row, without one answer between them, and the
 /// connection is taken for mute.
@@ -154,7 +152,7 @@ impl Node for Link {
                     let answer = answer.and_then(Value::extract_error);
                     wire::conclude(&mut line, dialect, &request, before, answer).await
                 };
-                let answer = turn.wait(pin!(sent)).await;
+                let answer = patience::until(turn.deadline, pin!(sent)).await;
                 if let Some(result) = turn.judge(live.number, answer) {
                     return result;
                 }
@@ -181,7 +179,7 @@ impl Node for Link {
                     let dialect = &live.dialect;
                     wire::send_over(&mut line, dialect, &requests).await
                 };
-                let answer = turn.wait(pin!(sent)).await;
+                let answer = patience::until(turn.deadline, pin!(sent)).await;
                 if let Some(result) = turn.judge(live.number, answer) {
                     break result;
                 }
@@ -199,7 +197,7 @@ impl Node for Link {
                 let told = live.server.tells;
                 let mut line = live.line.clone();
                 let sent = wire::look(&mut line, &key, told);
-                let answer = turn.wait(pin!(sent)).await;
+                let answer = patience::until(turn.deadline, pin!(sent)).await;
                 if let Some(result) = turn.judge(live.number, answer) {
                     let remaining = result?;
                     return Ok(Watched { remaining, told });
@@ -221,7 +219,7 @@ impl Node for Link {
                 let live = turn.live().await?;
                 let mut line = live.line.clone();
                 let sent = wire::scan(&mut line, &pattern, after.as_deref());
-                let answer = turn.wait(pin!(sent)).await;
+                let answer = patience::until(turn.deadline, pin!(sent)).await;
                 if let Some(result) = turn.judge(live.number, answer) {
                     return result;
                 }
@@ -237,7 +235,7 @@ impl Node for Link {
                 let live = turn.live().await?;
                 let mut line = live.line.clone();
                 let sent = wire::probe(&mut line);
-                let answer = turn.wait(pin!(sent)).await;
+                let answer = patience::until(turn.deadline, pin!(sent)).await;
                 if let Some(result) = turn.judge(live.number, answer) {
                     return result;
                 }
@@ -289,7 +287,7 @@ impl Link {
         Turn {
             shared: self.shared.clone(),
             limit,
-            deadline: Instant::now() + limit.min(LONGEST_LIMIT),
+            deadline: patience::deadline(limit),
             spent: 0,
             first: None,
         }
@@ -365,12 +363,6 @@ impl Turn {
             self.first = Some(live.server.run.clone());
         }
         self.spent = live.number;
-    }
-
-    /// Waits for what a connection answers, as long as the call may take. What is
-    /// waited for stays where it is: each move would make the call as much larger.
-    fn wait<'a, F: Future>(&self, sent: Pin<&'a mut F>) -> Timeout<Pin<&'a mut F>> {
-        timeout_at(self.deadline, sent)
     }
 
     /// The result of the call by what a connection answered; nothing when it is

@@ -16,6 +16,7 @@
 //! | `dialect` | requests as commands |
 //! | `packed` | commands as they go over the wire |
 //! | `reply` | values as replies |
+//! | `patience` | how long an answer is waited for |
 //! | `checkup` | asks a server all that can be wrong with it |
 //! | `borrowed` | a connection that the user brought |
 //! | `fuzzing` | all that is parsed, for the fuzzer |
@@ -31,6 +32,7 @@ pub mod fuzzing;
 mod line;
 pub(crate) mod link;
 mod packed;
+mod patience;
 mod reply;
 mod server;
 #[cfg(test)]
