@@ -258,9 +258,9 @@ impl Notes<'_> {
             "+client|tracking" | "+client|caching" | "+scan" | "+subscribe" | "+publish" => {
                 self.warn("rights", seen, advice);
             }
-            channel if channel.starts_with('&') => self.warn("rights", seen, advice),
             // What could go out as one command goes by itself.
             "+mget" | "+exists" => self.warn("rights", seen, advice),
+            channel if channel.starts_with('&') => self.warn("rights", seen, advice),
             "+info" | "+hmget" if settings.max_ttl.is_none() => self.warn("rights", seen, advice),
             _ => self.bad("rights", seen, advice),
         }

@@ -78,7 +78,8 @@ fn one_core(results: &Results) -> Option<String> {
         ratio_of("p50 / raw", id, figure::CYCLE_P50),
     ];
     let text = "The same with the cores awake, and client and redis-server on one of them: what \
-                either does is in the time of a cycle then, and the scheduler decides nothing.";
+                either does is in the time of a cycle then, and where they run is not left to the \
+                scheduler. (The client's runtime has one thread less.)";
     let table = table(results, &columns);
     section("### 1. One task, on one core", text, None, table)
 }

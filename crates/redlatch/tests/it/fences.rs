@@ -1,6 +1,7 @@
 //! Fences grow with every new holder, whatever the clocks say.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redlatch::core::Instant;
@@ -191,6 +192,33 @@ async fn the_ballots_are_a_table_from_the_first_one_on() {
         let encoding = server.command(&["OBJECT", "ENCODING", "redlatch:__fence"]);
         assert_eq!(encoding.as_text(), "hashtable");
     }
+}
+
+/// Machines that sleep for a minute between any two looks at the clock.
+#[derive(Debug, Default)]
+struct Sleepy(AtomicU32);
+
+impl Clock for Sleepy {
+    fn now(&self) -> Instant {
+        let slept = Duration::from_secs(60) * self.0.fetch_add(1, Ordering::Relaxed);
+        let now = SystemClock.now();
+        let since = now.since(Instant::new(Duration::ZERO, Duration::ZERO));
+        Instant::new(since + slept, Duration::from_millis(now.unix_millis()))
+    }
+}
+
+/// The nodes that took it away first may have forgotten it since.
+#[tokio::test]
+async fn a_lock_is_not_said_to_be_taken_away_when_that_took_longer_than_a_quarantine() {
+    let server = RedisServer::start();
+    let holder = client(&server).await;
+    let guard = holder.mutex("job").lock().await.unwrap();
+    let sleepy = Redlatch::builder().nodes([server.url()]);
+    let sleepy = build(sleepy.clock(Arc::new(Sleepy::default()))).await;
+    let forced = sleepy.force_release("job").await;
+    assert!(forced.unwrap_err().is_no_quorum());
+    drop(guard);
+    assert!(!holder.force_release("job").await.unwrap());
 }
 
 #[tokio::test]
