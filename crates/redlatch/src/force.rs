@@ -43,7 +43,7 @@ pub(crate) async fn force(
             done += usize::from(matches!(answer, Ok(Reply::Released | Reply::Missing)));
         }
         if driver.is_quorum(done) {
-            if driver.now().since(sent) < limit + WINDOW {
+            if driver.now().since(sent) < limit.saturating_add(WINDOW) {
                 return Ok(held);
             }
             let late = |node| (node, NodeError::timed_out(limit));
